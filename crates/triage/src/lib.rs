@@ -1,0 +1,29 @@
+//! Decides what a failure is, what it costs the key, and where to try next.
+//!
+//! Everything here is pure: no clock, no socket, no file, no thread. `now` and the seed of chance are
+//! arguments, so that every decision can be replayed. The path of one failure:
+//!
+//! ```text
+//! Evidence --facts--> Facts --catalog--> Verdict --treatment--> Treatment
+//!                                                                  |
+//!                        Pool (health of keys)  <--settle--  Cascade (one request's journey)
+//! ```
+//!
+//! Provider knowledge is data (`rules/*.toml`, `presets/*.toml`); no provider is named in the code.
+
+#![warn(missing_docs, clippy::wildcard_enum_match_arm)]
+
+pub mod class;
+pub mod evidence;
+pub mod ids;
+pub mod settings;
+pub mod treatment;
+pub mod verdict;
+
+pub use class::{Class, Scope, Window};
+pub use evidence::{Evidence, Fault, Hints, Kind};
+pub use ids::{AccountId, KeyId, ModelId, ProviderId, RuleId};
+pub use jiff::{SignedDuration, Timestamp};
+pub use settings::Settings;
+pub use treatment::{KeyAction, Next, Penalty, Treatment};
+pub use verdict::{Basis, HealSource, Heals, Reason, Verdict};
