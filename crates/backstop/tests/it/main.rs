@@ -1,0 +1,3 @@
+//! Tests of the whole tree and of the command line.
+
+mod tidy;
