@@ -15,7 +15,10 @@
 
 pub mod class;
 pub mod evidence;
+pub mod facts;
 pub mod ids;
+pub mod preset;
+pub mod rules;
 pub mod settings;
 pub mod treatment;
 pub mod verdict;

@@ -1,0 +1,3 @@
+//! Evidence opened into structured facts.
+
+pub mod fold;

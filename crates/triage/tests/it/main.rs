@@ -1,0 +1,5 @@
+//! The public face of triage, tested as its users see it.
+
+#![expect(clippy::disallowed_methods, reason = "tests read the files of the repository")]
+
+mod packs;
