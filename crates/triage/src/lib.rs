@@ -13,11 +13,13 @@
 
 #![warn(missing_docs, clippy::wildcard_enum_match_arm)]
 
+pub mod alert;
 pub mod class;
 pub mod evidence;
 pub mod facts;
 pub mod ids;
 pub mod preset;
+pub mod respawn;
 pub mod rules;
 pub mod settings;
 pub mod treatment;
