@@ -15,10 +15,13 @@
 
 pub mod alert;
 pub mod class;
+pub mod embedded;
 pub mod evidence;
 pub mod facts;
 pub mod ids;
 pub mod preset;
+pub mod probe;
+pub mod quota;
 pub mod respawn;
 pub mod rules;
 pub mod settings;
@@ -29,6 +32,8 @@ pub use class::{Class, Scope, Window};
 pub use evidence::{Evidence, Fault, Hints, Kind};
 pub use ids::{AccountId, KeyId, ModelId, ProviderId, RuleId};
 pub use jiff::{SignedDuration, Timestamp};
+pub use preset::{Preset, PresetKind};
+pub use quota::{QuotaSnapshot, QuotaWindow};
 pub use settings::Settings;
 pub use treatment::{KeyAction, Next, Penalty, Treatment};
 pub use verdict::{Basis, HealSource, Heals, Reason, Verdict};

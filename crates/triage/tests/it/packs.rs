@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use backstop_triage::{preset::Preset, rules::Pack};
+use backstop_triage::{preset, rules::Pack};
 
 #[test]
 fn every_rule_file_parses() {
@@ -20,12 +20,13 @@ fn every_preset_parses_and_names_a_pack_that_exists() {
     let packs: Vec<_> = files("rules").into_iter().map(|(name, _)| name).collect();
     let mut wrong = Vec::new();
     for (name, text) in files("presets") {
-        match Preset::parse(&name, &text) {
+        match preset::parse(&name, &text) {
             Err(error) => wrong.push(error.to_string()),
-            Ok(preset) if !packs.contains(&format!("{}.toml", preset.rules)) => {
-                wrong.push(format!("{name}: there is no pack {:?}", preset.rules));
-            }
-            Ok(_) => {}
+            Ok(presets) => wrong.extend(
+                presets.iter().filter(|preset| !packs.contains(&format!("{}.toml", preset.rules))).map(
+                    |preset| format!("{name}: {}: there is no pack {:?}", preset.id, preset.rules.as_str()),
+                ),
+            ),
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
