@@ -14,11 +14,15 @@
 #![warn(missing_docs, clippy::wildcard_enum_match_arm)]
 
 pub mod alert;
+pub mod breaker;
+pub mod cascade;
 pub mod class;
 pub mod embedded;
 pub mod evidence;
 pub mod facts;
 pub mod ids;
+pub mod ladder;
+pub mod pool;
 pub mod preset;
 pub mod probe;
 pub mod quota;

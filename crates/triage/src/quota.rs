@@ -51,4 +51,56 @@ impl QuotaSnapshot {
     pub fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.exhausted().filter_map(|window| window.resets_at).filter(|reset| *reset > now).max()
     }
+
+    /// When a failure heals that says `named` is full: the latest reset among that window and all exhausted ones,
+    /// because a key that waits for its five hours and then meets its full week has waited for nothing. Resets
+    /// that have passed say nothing.
+    pub fn heals_at(&self, named: Option<Window>, model: &ModelId, now: Timestamp) -> Option<Timestamp> {
+        self.windows
+            .iter()
+            .filter(|row| row.gates && row.model.as_ref().is_none_or(|own| own == model))
+            .filter(|row| row.exhausted || (named.is_some() && row.window == named))
+            .filter_map(|row| row.resets_at)
+            .filter(|reset| *reset > now)
+            .max()
+    }
+
+    /// Takes over what a newer snapshot knows; windows that it does not mention stay.
+    pub fn update(&mut self, newer: &Self) {
+        self.taken_at = self.taken_at.max(newer.taken_at);
+        self.plan = newer.plan.clone().or(self.plan.take());
+        for row in &newer.windows {
+            let is_same = |known: &&mut QuotaWindow| {
+                (known.window, &known.model, &known.unit) == (row.window, &row.model, &row.unit)
+            };
+            match self.windows.iter_mut().find(is_same) {
+                Some(known) => *known = row.clone(),
+                None => self.windows.push(row.clone()),
+            }
+        }
+    }
+
+    /// Whether it knows `window` and has room in it.
+    pub fn allows(&self, window: Window) -> bool {
+        has_room(self.gating().filter(|row| row.window == Some(window)))
+    }
+
+    /// Whether it knows windows shorter than a month, and all of them have room.
+    pub fn short_windows_are_open(&self) -> bool {
+        has_room(self.gating().filter(|row| row.window.is_some_and(|window| window < Window::Monthly)))
+    }
+
+    /// Whether it knows windows, and all that stop generation have room.
+    pub fn is_open(&self) -> bool {
+        has_room(self.gating())
+    }
+
+    fn gating(&self) -> impl Iterator<Item = &QuotaWindow> {
+        self.windows.iter().filter(|row| row.gates)
+    }
+}
+
+fn has_room<'a>(rows: impl Iterator<Item = &'a QuotaWindow>) -> bool {
+    let mut rows = rows.peekable();
+    rows.peek().is_some() && rows.all(|row| !row.exhausted)
 }

@@ -2,7 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{Class, RuleId, Scope, Timestamp, Window};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{Class, RuleId, Scope, SignedDuration, Timestamp, Window};
 
 /// What a failure is, whom it hits, when it heals, and why we believe so.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,9 +65,14 @@ pub struct Heals {
 }
 
 impl Heals {
-    /// How long from `now` on; the longer of both forms; never below 1 s.
+    /// How long from `now` on; the longer of both forms; never below 1 s. A moment more than 5 s in the past, or
+    /// more than 30 days away, is no time.
     pub fn wait(&self, now: Timestamp) -> Option<Duration> {
-        let until_at = self.at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO));
+        let until_at = self.at.and_then(|at| {
+            let ahead = at.duration_since(now);
+            let believable = ahead >= -PAST_TOLERATED && ahead <= CEILING;
+            believable.then(|| Duration::try_from(ahead).unwrap_or(Duration::ZERO))
+        });
         let wait = match (self.after, until_at) {
             (Some(after), Some(at)) => after.max(at),
             (after, at) => after.or(at)?,
@@ -75,7 +82,7 @@ impl Heals {
 }
 
 /// Where a time of healing was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HealSource {
     /// A response header.
@@ -137,3 +144,18 @@ impl fmt::Display for Reason {
         f.pad(&self.0)
     }
 }
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Reason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|word| Self::from(word.as_str()))
+    }
+}
+
+const PAST_TOLERATED: SignedDuration = SignedDuration::from_secs(5);
+const CEILING: SignedDuration = SignedDuration::from_hours(30 * 24);
