@@ -1,0 +1,163 @@
+//! Reads what a gateway must know of a request body, in place and in one pass.
+//!
+//! No tree is built and nothing is copied: the members of the outermost object are walked, the few that matter
+//! are borrowed, the rest is skipped over at the speed of a byte search. A member that appears twice counts
+//! with its last value, as JSON parsers have it.
+
+use std::{borrow::Cow, ops::Range};
+
+use crate::{
+    Dialect,
+    json::{Json, Members},
+};
+
+/// What a request body says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// The model, if it is a string.
+    pub model: Option<Cow<'a, str>>,
+    /// Where the model stands, for [`crate::splice_model`].
+    pub slot: Slot,
+    /// The client wants a stream.
+    pub stream: bool,
+    /// `stream_options.include_usage`.
+    pub include_usage: bool,
+    /// The output limit, under whichever name the dialect has for it.
+    pub max_tokens: Option<u64>,
+    /// `store`, if it is said.
+    pub store: Option<bool>,
+    /// `previous_response_id`: the answer that this one continues.
+    pub previous_response_id: Option<Cow<'a, str>>,
+    /// The body names a `conversation` that lives at the provider.
+    pub in_conversation: bool,
+    /// `background`.
+    pub background: bool,
+    /// `prompt_cache_key`.
+    pub prompt_cache_key: Option<Cow<'a, str>>,
+    /// `metadata.user_id`.
+    pub user_id: Option<Cow<'a, str>>,
+    /// The number of turns: elements of `messages`, `input` or `contents`.
+    pub messages: Option<u64>,
+    has_input: bool,
+    has_messages: bool,
+}
+
+impl Head<'_> {
+    /// Tells whether the call makes or continues something that lives at the provider: background work, an
+    /// answer stored on purpose, a stored answer continued.
+    pub fn is_stateful(&self) -> bool {
+        self.background
+            || self.store == Some(true)
+            || self.previous_response_id.is_some()
+            || self.in_conversation
+    }
+
+    /// Tells whether the body has the shape of a Responses request (`input` and no `messages`); some editors
+    /// post it to `/chat/completions`.
+    pub fn is_responses_shaped(&self) -> bool {
+        self.has_input && !self.has_messages
+    }
+}
+
+/// Where the model of a request body stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Slot {
+    /// The body is not known to be an object: nothing can be spliced.
+    #[default]
+    Nowhere,
+    /// The bytes of its value, quotes included.
+    Value(Range<usize>),
+    /// The member appears more than once: all of them are renamed.
+    Repeated,
+    /// There is no such member.
+    Absent {
+        /// The offset behind the opening brace.
+        at: usize,
+        /// The object has no member at all.
+        empty: bool,
+    },
+}
+
+/// Why a body has no head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeadError {
+    /// The body is empty or holds something else than an object.
+    #[error("the request body is not a JSON object")]
+    NotAnObject,
+    /// The JSON breaks off or is malformed.
+    #[error("the request body is not valid JSON near byte {0}")]
+    Malformed(usize),
+}
+
+/// Reads the head of a request body.
+pub fn head(body: &[u8], dialect: Dialect) -> Result<Head<'_>, HeadError> {
+    let root = Json::root(body).filter(Json::is_object).ok_or(HeadError::NotAnObject)?;
+    let mut members = root.members();
+    let mut head = Head::default();
+    let mut empty = true;
+    while let Some((key, value)) = members.next() {
+        empty = false;
+        head.read(&key.name(), value, dialect);
+    }
+    if let Some(at) = members.fault() {
+        return Err(HeadError::Malformed(at));
+    }
+    if head.slot == Slot::Nowhere {
+        head.slot = Slot::Absent { at: root.start() + 1, empty };
+    }
+    Ok(head)
+}
+
+impl<'a> Head<'a> {
+    fn read(&mut self, key: &str, value: Json<'a>, dialect: Dialect) {
+        match key {
+            "model" => {
+                self.model = value.text();
+                self.slot = match (&self.slot, value.range()) {
+                    (Slot::Nowhere, Some(range)) => Slot::Value(range),
+                    (_, _) => Slot::Repeated,
+                };
+            }
+            "stream" => self.stream = value.boolean() == Some(true),
+            "stream_options" => {
+                self.include_usage = value.get("include_usage").and_then(|it| it.boolean()) == Some(true);
+            }
+            "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
+                self.max_tokens = value.whole_number().or(self.max_tokens);
+            }
+            "generationConfig" | "generation_config" if dialect == Dialect::Gemini => {
+                let limit = value.get("maxOutputTokens").or_else(|| value.get("max_output_tokens"));
+                self.max_tokens = limit.and_then(|it| it.whole_number());
+            }
+            "store" => self.store = value.boolean(),
+            "previous_response_id" => self.previous_response_id = filled(value),
+            "conversation" => self.in_conversation = !value.is_null(),
+            "background" => self.background = value.boolean() == Some(true),
+            "prompt_cache_key" => self.prompt_cache_key = filled(value),
+            "metadata" => self.user_id = value.get("user_id").and_then(filled),
+            "messages" | "contents" => {
+                self.has_messages = true;
+                self.messages = Some(value.elements().count() as u64);
+            }
+            "input" => {
+                self.has_input = true;
+                if value.is_array() {
+                    self.messages = Some(value.elements().count() as u64);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn filled(value: Json<'_>) -> Option<Cow<'_, str>> {
+    value.text().filter(|text| !text.is_empty())
+}
+
+/// Every place of the model's value in a body, in order.
+pub(crate) fn model_ranges(body: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    Json::root(body)
+        .map_or_else(Members::none, |root| root.members())
+        .filter(|(key, _)| key.name() == "model")
+        .filter_map(|(_, value)| value.range())
+}

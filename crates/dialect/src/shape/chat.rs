@@ -1,0 +1,142 @@
+//! Chat completions, and the older completions beside them.
+//!
+//! A stream is unnamed events, each a chunk with `choices[].delta`; it ends with `[DONE]`, which many servers
+//! forget, so a finish reason ends it as well.
+
+use serde_json::{Value, json};
+
+use super::{Facts, is_error_member, is_failed_finish, strongest};
+use crate::{AnswerKind, ClientError, EventKind, Usage, json::Json};
+
+/// Reads one chunk.
+pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
+    let (mut chunk, mut error, mut counted, mut known) = (Chunk::default(), false, false, false);
+    for (key, value) in root.members() {
+        match &*key.name() {
+            "choices" => {
+                known = true;
+                value.elements().for_each(|choice| chunk.read(&choice));
+            }
+            "usage" if value.is_filled_container() => {
+                counted = true;
+                facts.usage.join(usage(&value));
+            }
+            _ => error |= is_error_member(key, &value),
+        }
+    }
+    if chunk.finish {
+        facts.finish = true;
+        facts.ended = true;
+    }
+    match strongest(error || chunk.error, chunk.content, chunk.finish, counted) {
+        EventKind::Preamble if !known => EventKind::Other,
+        kind => kind,
+    }
+}
+
+/// Reads a complete answer.
+pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
+    let mut chunk = Chunk::default();
+    for (key, value) in root.members() {
+        match &*key.name() {
+            "choices" => value.elements().for_each(|choice| chunk.read(&choice)),
+            "usage" => counted.join(usage(&value)),
+            _ => {}
+        }
+    }
+    match strongest(chunk.error, chunk.content, chunk.finish, false) {
+        EventKind::Error => AnswerKind::Error,
+        EventKind::Content | EventKind::Terminal { .. } => AnswerKind::Content,
+        EventKind::Comment | EventKind::Ping | EventKind::Preamble | EventKind::Usage | EventKind::Other => {
+            AnswerKind::Empty
+        }
+    }
+}
+
+/// Reads a `usage` object; the names of the Responses shape are understood too, since relays mix them.
+pub(crate) fn usage(value: &Json<'_>) -> Usage {
+    let mut usage = Usage::default();
+    for (key, value) in value.members() {
+        let number = value.whole_number();
+        match &*key.name() {
+            "prompt_tokens" | "input_tokens" => usage.input = usage.input.max(number),
+            "completion_tokens" | "output_tokens" => usage.output = usage.output.max(number),
+            "prompt_tokens_details" | "input_tokens_details" => {
+                let count = |name| value.get(name).and_then(|count| count.whole_number());
+                usage.cache_read = usage.cache_read.max(count("cached_tokens"));
+                usage.cache_creation = usage.cache_creation.max(count("cache_write_tokens"));
+            }
+            "prompt_cache_hit_tokens" | "cached_tokens" | "cache_read_input_tokens" => {
+                usage.cache_read = usage.cache_read.max(number);
+            }
+            "cache_creation_input_tokens" => usage.cache_creation = usage.cache_creation.max(number),
+            "completion_tokens_details" | "output_tokens_details" => {
+                usage.reasoning = value.get("reasoning_tokens").and_then(|count| count.whole_number());
+            }
+            "cost" => usage.cost = value.number(),
+            _ => {}
+        }
+    }
+    usage
+}
+
+/// The envelope of an error.
+pub(crate) fn error(error: &ClientError) -> Value {
+    let kind = match error.status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        429 => "rate_limit_error",
+        400..=499 => "invalid_request_error",
+        _ => "server_error",
+    };
+    json!({ "error": { "message": error.message, "type": kind, "param": null, "code": error.code } })
+}
+
+/// What the choices of one chunk, or of one answer, hold.
+#[derive(Default)]
+struct Chunk {
+    content: bool,
+    finish: bool,
+    error: bool,
+}
+
+impl Chunk {
+    fn read(&mut self, choice: &Json<'_>) {
+        for (key, value) in choice.members() {
+            match &*key.name() {
+                "delta" | "message" => {
+                    self.content |= value.members().any(|(key, value)| is_content(&key.name(), &value))
+                }
+                "text" => self.content |= value.is_filled_string(),
+                "finish_reason" => {
+                    let reason = value.text().filter(|reason| !reason.is_empty());
+                    self.error |= reason.as_deref().is_some_and(is_failed_finish);
+                    self.finish |= reason.is_some();
+                }
+                "error" => self.error |= value.is_filled_container() || value.is_filled_string(),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_content(key: &str, value: &Json<'_>) -> bool {
+    match key {
+        "content" | "reasoning_content" | "reasoning" | "thinking" | "refusal" => {
+            value.is_filled_string() || value.is_filled_container()
+        }
+        "reasoning_details" | "images" | "audio" => value.is_filled_container(),
+        "tool_calls" => {
+            value.elements().any(|call| call.get("function").is_some_and(|it| is_call(&it)))
+                || value.elements().any(|call| call.get("custom").is_some_and(|it| is_call(&it)))
+        }
+        "function_call" => is_call(value),
+        _ => false,
+    }
+}
+
+fn is_call(function: &Json<'_>) -> bool {
+    ["name", "arguments", "input"]
+        .into_iter()
+        .any(|name| function.get(name).is_some_and(|it| it.is_filled_string() || it.is_filled_container()))
+}

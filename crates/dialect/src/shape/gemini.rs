@@ -1,0 +1,131 @@
+//! `generateContent` and `streamGenerateContent`.
+//!
+//! A stream is answers that continue each other, as unnamed events or as the elements of one array; it ends
+//! with a finish reason, or with the prompt's refusal.
+
+use serde_json::{Value, json};
+
+use super::{Facts, is_error_member, strongest};
+use crate::{AnswerKind, ClientError, EventKind, Usage, json::Json};
+
+/// Reads one event.
+pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
+    let chunk = Chunk::read(root, &mut facts.usage);
+    if chunk.finish {
+        facts.finish = true;
+        facts.ended = true;
+    }
+    match strongest(chunk.error, chunk.content, chunk.finish, chunk.counted) {
+        EventKind::Preamble if !chunk.known => EventKind::Other,
+        kind => kind,
+    }
+}
+
+/// Reads a complete answer.
+pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
+    let chunk = Chunk::read(root, counted);
+    if chunk.content || chunk.finish { AnswerKind::Content } else { AnswerKind::Empty }
+}
+
+/// Reads a `usageMetadata` object; thoughts are counted beside the candidates here.
+pub(crate) fn usage(value: &Json<'_>) -> Usage {
+    let mut usage = Usage::default();
+    for (key, value) in value.members() {
+        let number = value.whole_number();
+        match &*key.name() {
+            "promptTokenCount" => usage.input = number,
+            "candidatesTokenCount" => usage.output = number,
+            "cachedContentTokenCount" => usage.cache_read = number,
+            "thoughtsTokenCount" => usage.reasoning = number,
+            _ => {}
+        }
+    }
+    if let Some(thoughts) = usage.reasoning {
+        usage.output = Some(usage.output.unwrap_or(0).saturating_add(thoughts));
+    }
+    usage
+}
+
+/// The envelope of an error.
+pub(crate) fn error(error: &ClientError) -> Value {
+    let status = match error.status {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        400..=499 => "INVALID_ARGUMENT",
+        501 => "UNIMPLEMENTED",
+        503 | 529 => "UNAVAILABLE",
+        504 => "DEADLINE_EXCEEDED",
+        _ => "INTERNAL",
+    };
+    let mut body = json!({
+        "error": { "code": error.status, "message": error.message, "status": status },
+    });
+    if let Some(wait) = error.retry_after {
+        let seconds = wait.as_millis().div_ceil(1_000).max(1);
+        body["error"]["details"] = json!([{ "@type": RETRY_INFO, "retryDelay": format!("{seconds}s") }]);
+    }
+    body
+}
+
+#[derive(Default)]
+struct Chunk {
+    known: bool,
+    content: bool,
+    finish: bool,
+    error: bool,
+    counted: bool,
+}
+
+impl Chunk {
+    fn read(root: &Json<'_>, counted: &mut Usage) -> Self {
+        let mut chunk = Self::default();
+        for (key, value) in root.members() {
+            match &*key.name() {
+                "candidates" => {
+                    chunk.known = true;
+                    value.elements().for_each(|candidate| chunk.candidate(&candidate));
+                }
+                "promptFeedback" => {
+                    chunk.known = true;
+                    chunk.finish |= value.get("blockReason").is_some_and(|it| it.is_filled_string());
+                }
+                "usageMetadata" => {
+                    chunk.counted = true;
+                    counted.join(usage(&value));
+                }
+                _ => chunk.error |= is_error_member(key, &value),
+            }
+        }
+        chunk
+    }
+
+    fn candidate(&mut self, candidate: &Json<'_>) {
+        for (key, value) in candidate.members() {
+            match &*key.name() {
+                "content" => {
+                    let parts = value.get("parts");
+                    self.content |= parts.is_some_and(|parts| parts.elements().any(|it| is_filled_part(&it)));
+                }
+                "finishReason" => {
+                    self.finish |= value.is_filled_string()
+                        && value.text().is_none_or(|reason| reason != "FINISH_REASON_UNSPECIFIED");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_filled_part(part: &Json<'_>) -> bool {
+    part.members().any(|(key, value)| match &*key.name() {
+        "text" => value.is_filled_string(),
+        "functionCall" | "inlineData" | "fileData" | "executableCode" | "codeExecutionResult" => {
+            value.is_filled_container()
+        }
+        _ => false,
+    })
+}
+
+const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";

@@ -1,0 +1,143 @@
+//! Messages.
+//!
+//! A stream is named events from `message_start` to `message_stop`; the stop reason comes with the
+//! `message_delta` before the end.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use super::{Facts, is_error_member};
+use crate::{AnswerKind, ClientError, EventKind, Usage, json::Json};
+
+/// Reads one event.
+pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
+    let mut kind = None;
+    let mut error = false;
+    for (key, value) in root.members() {
+        if key.is("type") {
+            kind = value.text();
+        }
+        error |= is_error_member(key, &value);
+    }
+    if error {
+        return EventKind::Error;
+    }
+    match kind.as_deref() {
+        Some("ping") => EventKind::Ping,
+        Some("message_start") => {
+            let counted = root.get("message").and_then(|message| message.get("usage"));
+            facts.usage.join(counted.map(|counted| usage(&counted)).unwrap_or_default());
+            EventKind::Preamble
+        }
+        Some("content_block_start") => {
+            content_if(root.get("content_block").is_some_and(|block| is_filled_block(&block)))
+        }
+        Some("content_block_delta") => {
+            content_if(root.get("delta").is_some_and(|delta| is_filled_delta(&delta)))
+        }
+        Some("content_block_stop") => EventKind::Preamble,
+        Some("message_delta") => {
+            let reason = root.get("delta").and_then(|delta| delta.get("stop_reason"));
+            facts.finish |= reason.is_some_and(|reason| reason.is_filled_string());
+            let counted = root.get("usage").map(|counted| usage(&counted));
+            facts.usage.join(counted.unwrap_or_default());
+            EventKind::Usage
+        }
+        Some("message_stop") => {
+            facts.ended = true;
+            EventKind::Terminal { finish: facts.finish }
+        }
+        Some(_) | None => EventKind::Other,
+    }
+}
+
+/// Reads a complete answer.
+pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
+    let mut filled = false;
+    for (key, value) in root.members() {
+        match &*key.name() {
+            "content" => filled |= value.is_filled_container(),
+            "stop_reason" | "completion" => filled |= value.is_filled_string(),
+            "usage" => counted.join(usage(&value)),
+            _ => {}
+        }
+    }
+    if filled { AnswerKind::Content } else { AnswerKind::Empty }
+}
+
+/// Reads a `usage` object; here the prompt's tokens are counted without those of the cache.
+pub(crate) fn usage(value: &Json<'_>) -> Usage {
+    let mut usage = Usage::default();
+    for (key, value) in value.members() {
+        let number = value.whole_number();
+        match &*key.name() {
+            "input_tokens" => usage.input = number,
+            "output_tokens" => usage.output = number,
+            "cache_read_input_tokens" => usage.cache_read = number,
+            "cache_creation_input_tokens" => usage.cache_creation = number,
+            "output_tokens_details" => {
+                usage.reasoning = value.get("thinking_tokens").and_then(|count| count.whole_number());
+            }
+            "cost" => usage.cost = value.number(),
+            _ => {}
+        }
+    }
+    let cached = usage.cache_read.unwrap_or(0).saturating_add(usage.cache_creation.unwrap_or(0));
+    usage.input = usage.input.map(|plain| plain.saturating_add(cached));
+    usage
+}
+
+/// The envelope of an error.
+pub(crate) fn error(error: &ClientError) -> Value {
+    let kind = match error.status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        400..=499 => "invalid_request_error",
+        504 => "timeout_error",
+        529 => "overloaded_error",
+        _ => "api_error",
+    };
+    json!({
+        "type": "error",
+        "error": { "type": kind, "message": error.message },
+        "request_id": error.request_id,
+    })
+}
+
+/// The headers by which agents tell a full window, which they show, from a short throttle, which they retry.
+pub(crate) fn limit_headers(error: &ClientError, headers: &mut HeaderMap) {
+    if error.status != 429 {
+        return;
+    }
+    headers.insert(UNIFIED_STATUS, HeaderValue::from_static("rejected"));
+    if let Some(retry_at) = error.retry_at {
+        let seconds = retry_at.as_second() + i64::from(retry_at.subsec_nanosecond() > 0);
+        headers.insert(UNIFIED_RESET, HeaderValue::from(seconds));
+    }
+}
+
+fn content_if(is_content: bool) -> EventKind {
+    if is_content { EventKind::Content } else { EventKind::Preamble }
+}
+
+/// A block that carries something in its first event: a tool's name, redacted thinking, a tool's result.
+fn is_filled_block(block: &Json<'_>) -> bool {
+    block.members().any(|(key, value)| match &*key.name() {
+        "name" | "text" | "thinking" | "data" => value.is_filled_string(),
+        "content" => value.is_filled_string() || value.is_filled_container(),
+        _ => false,
+    })
+}
+
+fn is_filled_delta(delta: &Json<'_>) -> bool {
+    delta.members().any(|(key, value)| match &*key.name() {
+        "text" | "thinking" | "partial_json" => value.is_filled_string(),
+        _ => false,
+    })
+}
+
+const UNIFIED_STATUS: HeaderName = HeaderName::from_static("anthropic-ratelimit-unified-status");
+const UNIFIED_RESET: HeaderName = HeaderName::from_static("anthropic-ratelimit-unified-reset");

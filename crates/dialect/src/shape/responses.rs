@@ -1,0 +1,139 @@
+//! Responses.
+//!
+//! A stream is events whose `type` says what they are and whose `sequence_number` rises; it ends with
+//! `response.completed`, `response.incomplete` or `response.failed`.
+
+use serde_json::{Value, json};
+
+use super::{Facts, chat, is_error_member};
+use crate::{AnswerKind, ClientError, Continuation, EventKind, Usage, json::Json};
+
+pub(crate) use chat::usage;
+
+/// Reads one event.
+pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
+    let mut fields = Fields::default();
+    let mut error = false;
+    for (key, value) in root.members() {
+        match &*key.name() {
+            "type" => fields.kind = value.text().unwrap_or_default().into_owned(),
+            "sequence_number" => fields.sequence = value.whole_number(),
+            "response" => fields.response = Some(value),
+            "item" => fields.item = Some(value),
+            "delta" | "text" | "arguments" | "input" | "refusal" | "partial_image_b64" | "part" => {
+                fields.filled |= value.is_filled_string();
+            }
+            _ => error |= is_error_member(key, &value),
+        }
+    }
+    let kind = if error || fields.kind == "error" { EventKind::Error } else { fields.read(facts) };
+    if kind != EventKind::Error {
+        fields.note(facts);
+    }
+    kind
+}
+
+/// Reads a complete answer; one that is still being made in the background counts as an answer.
+pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
+    let (mut filled, mut status) = (false, None);
+    for (key, value) in root.members() {
+        match &*key.name() {
+            "output" => filled = value.is_filled_container(),
+            "status" => status = value.text(),
+            "usage" => counted.join(usage(&value)),
+            _ => {}
+        }
+    }
+    match status.as_deref() {
+        Some("failed") => AnswerKind::Error,
+        Some(_) => AnswerKind::Content,
+        None if filled => AnswerKind::Content,
+        None => AnswerKind::Empty,
+    }
+}
+
+/// The event that ends a stream with an error, carrying on its count.
+pub(crate) fn failed(error: &ClientError, from: &Continuation) -> Value {
+    let id = from.response_id.clone().unwrap_or_else(|| format!("resp_{}", error.request_id));
+    json!({
+        "type": "response.failed",
+        "sequence_number": from.sequence,
+        "response": {
+            "id": id,
+            "object": "response",
+            "status": "failed",
+            "error": { "code": error.code, "message": error.message },
+            "incomplete_details": null,
+            "output": [],
+        },
+    })
+}
+
+#[derive(Default)]
+struct Fields<'a> {
+    kind: String,
+    sequence: Option<u64>,
+    response: Option<Json<'a>>,
+    item: Option<Json<'a>>,
+    filled: bool,
+}
+
+impl Fields<'_> {
+    fn read(&self, facts: &mut Facts) -> EventKind {
+        match self.kind.as_str() {
+            "response.failed" => EventKind::Error,
+            "response.completed" | "response.incomplete" | "response.done" | "response.cancelled" => {
+                self.end(facts)
+            }
+            "response.created" | "response.in_progress" | "response.queued" => EventKind::Preamble,
+            "response.output_item.added" => content_if(self.item.is_some_and(|item| is_call(&item))),
+            "response.output_item.done" => content_if(self.item.is_some_and(|item| is_filled_item(&item))),
+            "keepalive" | "ping" => EventKind::Ping,
+            kind if kind.ends_with(".delta") || kind.ends_with(".done") || self.filled => {
+                content_if(self.filled)
+            }
+            kind if kind.starts_with("response.") => EventKind::Preamble,
+            _ => EventKind::Other,
+        }
+    }
+
+    fn end(&self, facts: &mut Facts) -> EventKind {
+        let status = self.response.and_then(|response| response.get("status"));
+        if status.and_then(|status| status.text()).is_some_and(|status| status == "failed") {
+            return EventKind::Error;
+        }
+        if let Some(counted) = self.response.and_then(|response| response.get("usage")) {
+            facts.usage.join(usage(&counted));
+        }
+        facts.finish = true;
+        facts.ended = true;
+        EventKind::Terminal { finish: true }
+    }
+
+    fn note(&self, facts: &mut Facts) {
+        if let Some(sequence) = self.sequence {
+            facts.continuation.sequence = sequence.saturating_add(1);
+        } else {
+            facts.continuation.sequence += 1;
+        }
+        if facts.continuation.response_id.is_none() {
+            let id = self.response.and_then(|response| response.get("id")).and_then(|id| id.text());
+            facts.continuation.response_id = id.map(std::borrow::Cow::into_owned);
+        }
+    }
+}
+
+fn content_if(is_content: bool) -> EventKind {
+    if is_content { EventKind::Content } else { EventKind::Preamble }
+}
+
+/// A call of a tool whose name is told.
+fn is_call(item: &Json<'_>) -> bool {
+    item.get("name").is_some_and(|name| name.is_filled_string())
+}
+
+/// An item that carries something: text, a call, reasoning, an image.
+fn is_filled_item(item: &Json<'_>) -> bool {
+    let filled = |name| item.get(name).is_some_and(|it| it.is_filled_string() || it.is_filled_container());
+    ["name", "content", "summary", "encrypted_content", "result", "action", "output"].into_iter().any(filled)
+}
