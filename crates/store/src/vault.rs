@@ -1,0 +1,231 @@
+//! Seals secrets at rest.
+//!
+//! ```text
+//! key file (0600) or credential --wraps--> data key (in the database) --HMAC--> sealing key, fingerprint key
+//! ```
+//!
+//! What is sealed is bound to its table, row and version, so that moving a sealed value elsewhere makes it
+//! unreadable. A value that cannot be opened locks that one key and nothing else; a missing or foreign key file
+//! locks all secrets, while everything else goes on.
+
+use std::sync::Arc;
+
+use chacha20poly1305::{
+    KeyInit as _, XChaCha20Poly1305, XNonce,
+    aead::{Aead, Payload},
+};
+use hmac::{Hmac, Mac};
+use parking_lot::RwLock;
+use rusqlite::{Connection, params};
+use sha2::Sha256;
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{
+    OpenError, Pending, Secret, Store, StoreError,
+    folder::{Folder, KeyBytes, KeySource},
+    requests::Bodies,
+    rows::millis,
+};
+
+/// The keys that seal, or why there are none.
+#[derive(Clone)]
+pub(crate) struct Vault {
+    keys: Arc<RwLock<Result<Keys, String>>>,
+}
+
+struct Keys {
+    data: KeyBytes,
+    cipher: XChaCha20Poly1305,
+    fingerprint: KeyBytes,
+}
+
+impl Vault {
+    /// Unwraps the data key, or makes one for a new database.
+    pub(crate) fn open(
+        connection: &mut Connection,
+        folder: &Folder,
+        source: &KeySource,
+    ) -> Result<Self, OpenError> {
+        let fault = |source| folder.fault(source);
+        let wrapped = load_wrapped(connection).map_err(fault)?;
+        let key = folder.key(source, wrapped.is_empty())?;
+        let keys = match (key, wrapped.is_empty()) {
+            (Some(key), true) => {
+                let data: KeyBytes = Zeroizing::new(rand::random());
+                let sealed = wrap(&key, &data);
+                connection
+                    .execute(SAVE, params![1, sealed, millis(jiff::Timestamp::now())])
+                    .map_err(fault)?;
+                Ok(Keys::derive(data))
+            }
+            (Some(key), false) => {
+                wrapped.iter().find_map(|wrapped| unwrap(&key, wrapped)).map(Keys::derive).ok_or_else(|| {
+                    "the key file is not the one that sealed them; restore it from a backup".to_owned()
+                })
+            }
+            (None, _) => Err("the key file is missing; restore it from a backup".to_owned()),
+        };
+        if let Err(reason) = &keys {
+            tracing::warn!(reason, "stored secrets are locked");
+        }
+        Ok(Self { keys: Arc::new(RwLock::new(keys)) })
+    }
+
+    /// Why secrets are locked; none when they are not.
+    pub(crate) fn locked(&self) -> Option<String> {
+        self.keys.read().as_ref().err().cloned()
+    }
+
+    /// Seals a value for one place.
+    pub(crate) fn seal(&self, place: &Place<'_>, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let keys = self.keys.read();
+        let keys = keys.as_ref().map_err(|reason| StoreError::Locked(reason.clone()))?;
+        Ok(encrypt(&keys.cipher, &place.text(), value))
+    }
+
+    /// Opens a value that was sealed for this place.
+    pub(crate) fn open_sealed(
+        &self,
+        place: &Place<'_>,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        let keys = self.keys.read();
+        let keys = keys.as_ref().map_err(|reason| StoreError::Locked(reason.clone()))?;
+        decrypt(&keys.cipher, &place.text(), sealed)
+            .ok_or_else(|| StoreError::Locked("it was not sealed for this row by this key file".into()))
+    }
+
+    /// Opens a sealed text.
+    pub(crate) fn open_secret(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Secret, StoreError> {
+        let bytes = self.open_sealed(place, sealed)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| StoreError::Locked("it is not text".into()))?;
+        Ok(Secret::new(text))
+    }
+
+    /// What two equal secrets have in common, and what tells nothing about either.
+    pub(crate) fn fingerprint(&self, secret: &Secret) -> Result<Vec<u8>, StoreError> {
+        let keys = self.keys.read();
+        let keys = keys.as_ref().map_err(|reason| StoreError::Locked(reason.clone()))?;
+        Ok(hmac(&keys.fingerprint, secret.expose().as_bytes()).to_vec())
+    }
+
+    pub(crate) fn seal_bodies(&self, request: &str, bodies: &Bodies) -> Result<Vec<u8>, StoreError> {
+        let mut plain = Zeroizing::new(Vec::with_capacity(8 + bodies.request.len() + bodies.answer.len()));
+        plain.extend_from_slice(&(bodies.request.len() as u64).to_le_bytes());
+        plain.extend_from_slice(&bodies.request);
+        plain.extend_from_slice(&bodies.answer);
+        self.seal(&Place { table: "request_body", row: request, version: 1 }, &plain)
+    }
+
+    pub(crate) fn open_bodies(&self, request: &str, sealed: &[u8]) -> Result<Bodies, StoreError> {
+        let plain = self.open_sealed(&Place { table: "request_body", row: request, version: 1 }, sealed)?;
+        let unreadable = || StoreError::Unreadable("request_body");
+        let (length, rest) = plain.split_first_chunk::<8>().ok_or_else(unreadable)?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| unreadable())?;
+        let (asked, answered) = rest.split_at_checked(length).ok_or_else(unreadable)?;
+        Ok(Bodies::new(asked.to_vec(), answered.to_vec()))
+    }
+}
+
+impl Store {
+    /// Makes a new key file and wraps the data key with it; secrets stay as they are sealed.
+    ///
+    /// The database holds both wrappings until the file is in its place, so that no crash locks anything.
+    pub fn rekey(&self) -> Pending<()> {
+        let vault = self.vault().clone();
+        let folder = self.inner.folder.clone();
+        let added = self.write({
+            let vault = vault.clone();
+            move |transaction| {
+                let keys = vault.keys.read();
+                let keys = keys.as_ref().map_err(|reason| StoreError::Locked(reason.clone()))?;
+                let key: KeyBytes = Zeroizing::new(rand::random());
+                let number: i64 = transaction.query_row(NEXT, [], |row| row.get(0))?;
+                let now = millis(jiff::Timestamp::now());
+                transaction.execute(SAVE, params![number, wrap(&key, &keys.data), now])?;
+                Ok((number, key))
+            }
+        });
+        let (sender, pending) = Pending::new();
+        let store = self.clone();
+        let finish = move || -> Result<(), StoreError> {
+            let (number, key) = added.wait()?;
+            folder.replace_key(&key).map_err(|error| StoreError::Failing(error.to_string()))?;
+            store
+                .write(move |transaction| {
+                    transaction.execute(FORGET, [number])?;
+                    Ok(())
+                })
+                .wait()
+        };
+        let spawned =
+            std::thread::Builder::new().name("rekey".into()).spawn(move || drop(sender.send(finish())));
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "the new key file could not be made");
+        }
+        pending
+    }
+}
+
+/// Where a sealed value belongs; part of what authenticates it.
+pub(crate) struct Place<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) row: &'a str,
+    pub(crate) version: u64,
+}
+
+impl Place<'_> {
+    fn text(&self) -> String {
+        format!("{}|{}|{}", self.table, self.row, self.version)
+    }
+}
+
+impl Keys {
+    fn derive(data: KeyBytes) -> Self {
+        let mut sealing = hmac(&data, b"backstop sealing key");
+        let cipher = XChaCha20Poly1305::new(&sealing.into());
+        sealing.zeroize();
+        let fingerprint = Zeroizing::new(hmac(&data, b"backstop fingerprint key"));
+        Self { data, cipher, fingerprint }
+    }
+}
+
+fn hmac(key: &KeyBytes, message: &[u8]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_slice()).expect("HMAC takes keys of any length");
+    mac.update(message);
+    mac.finalize().into_bytes().into()
+}
+
+fn wrap(key: &KeyBytes, data: &KeyBytes) -> Vec<u8> {
+    encrypt(&XChaCha20Poly1305::new(&(**key).into()), WRAP, data.as_slice())
+}
+
+fn unwrap(key: &KeyBytes, wrapped: &[u8]) -> Option<KeyBytes> {
+    let data = decrypt(&XChaCha20Poly1305::new(&(**key).into()), WRAP, wrapped)?;
+    Some(Zeroizing::new(data.as_slice().try_into().ok()?))
+}
+
+fn encrypt(cipher: &XChaCha20Poly1305, place: &str, value: &[u8]) -> Vec<u8> {
+    let nonce: [u8; NONCE] = rand::random();
+    let payload = Payload { msg: value, aad: place.as_bytes() };
+    let sealed = cipher.encrypt(&XNonce::from(nonce), payload).expect("sealing in memory cannot fail");
+    [nonce.as_slice(), &sealed].concat()
+}
+
+fn decrypt(cipher: &XChaCha20Poly1305, place: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let (nonce, sealed) = sealed.split_first_chunk::<NONCE>()?;
+    let payload = Payload { msg: sealed, aad: place.as_bytes() };
+    cipher.decrypt(&XNonce::from(*nonce), payload).ok().map(Zeroizing::new)
+}
+
+fn load_wrapped(connection: &Connection) -> rusqlite::Result<Vec<Vec<u8>>> {
+    let mut statement = connection.prepare("SELECT wrapped FROM vault ORDER BY id DESC")?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    rows.collect()
+}
+
+const NONCE: usize = 24;
+const WRAP: &str = "vault|data key";
+const SAVE: &str = "INSERT INTO vault (id, wrapped, created_at) VALUES (?1, ?2, ?3)";
+const NEXT: &str = "SELECT MAX(id) + 1 FROM vault";
+const FORGET: &str = "DELETE FROM vault WHERE id < ?1";
