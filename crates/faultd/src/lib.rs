@@ -29,6 +29,7 @@ mod render;
 mod reply;
 mod request;
 mod script;
+mod script_file;
 mod shape;
 mod template;
 mod wire;
@@ -46,6 +47,7 @@ use crate::provider::Provider;
 pub use crate::log::{Call, Counters, Ended, hash};
 pub use crate::reply::{Answer, Body, Cut, ErrorEvent, Framing, How, Point, Reply, Waits};
 pub use crate::script::{Greeting, Limit, Script, When, any, key, model, path};
+pub use crate::script_file::ScriptError;
 pub use crate::shape::{Operation, Shape};
 
 /// A running provider; dropping it ends it and resets what is open.

@@ -31,17 +31,23 @@ impl Client {
 
     /// Reads until `end` has come; gives everything up to it.
     pub(crate) async fn until(&mut self, end: &str) -> String {
+        if end.is_empty() {
+            return String::new();
+        }
+        let mut looked = 0;
         loop {
-            if let Some(at) = self.read.windows(end.len()).position(|window| window == end.as_bytes()) {
-                let rest = self.read.split_off(at + end.len());
+            let fresh = self.read[looked..].windows(end.len()).position(|window| window == end.as_bytes());
+            if let Some(at) = fresh {
+                let rest = self.read.split_off(looked + at + end.len());
                 return String::from_utf8(std::mem::replace(&mut self.read, rest)).unwrap();
             }
+            looked = (self.read.len() + 1).saturating_sub(end.len());
             assert!(self.more().await.unwrap() > 0, "closed after {:?}", String::from_utf8_lossy(&self.read));
         }
     }
 
     /// Reads until the peer ends the connection.
-    pub(crate) async fn to_end(mut self) -> (Vec<u8>, End) {
+    pub(crate) async fn read_all(mut self) -> (Vec<u8>, End) {
         loop {
             match self.more().await {
                 Ok(0) => return (self.read, End::Closed),
@@ -84,7 +90,7 @@ pub(crate) fn get(path: &str) -> String {
 pub(crate) async fn ask(provider: &Faultd, request: impl AsRef<[u8]>) -> (String, End) {
     let mut client = Client::connect(provider.addr()).await;
     client.send(request).await;
-    let (bytes, end) = client.to_end().await;
+    let (bytes, end) = client.read_all().await;
     (String::from_utf8_lossy(&bytes).replace('\r', ""), end)
 }
 

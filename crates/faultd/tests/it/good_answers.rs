@@ -361,7 +361,7 @@ async fn a_connection_serves_many_requests_and_pipelined_ones() {
     client.send(keep("/v1/chat/completions", "a", CHAT).repeat(2)).await;
     client.send(keep("/v1/chat/completions", "b", CHAT_STREAM)).await;
     client.send(post("/v1/messages", CHAT)).await;
-    let (bytes, _) = client.to_end().await;
+    let (bytes, _) = client.read_all().await;
     assert_eq!(String::from_utf8_lossy(&bytes).matches("HTTP/1.1 200 OK").count(), 4);
     assert_eq!(provider.counters().connections, 1);
 }
@@ -376,7 +376,7 @@ async fn requests_are_read_however_they_are_cut() {
         client.send([*byte]).await;
         tokio::task::yield_now().await;
     }
-    let (bytes, _) = client.to_end().await;
+    let (bytes, _) = client.read_all().await;
     assert!(String::from_utf8_lossy(&bytes).contains(r#""model":"cut""#));
     assert_eq!(provider.log()[0].body_hash, hash(br#"{"model":"cut"} "#));
 }

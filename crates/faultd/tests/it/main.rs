@@ -1,4 +1,9 @@
 //! The provider as a peer sees it: bytes in, bytes out.
 
+#![cfg(test)]
+
 mod client;
 mod good_answers;
+mod limits;
+mod misbehaviour;
+mod scripts;
