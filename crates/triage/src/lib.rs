@@ -17,6 +17,7 @@ pub mod alert;
 pub mod breaker;
 pub mod cascade;
 pub mod class;
+pub mod context;
 pub mod embedded;
 pub mod evidence;
 pub mod facts;
