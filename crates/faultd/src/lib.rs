@@ -22,6 +22,7 @@
 //! ```
 
 mod bomb;
+mod client;
 mod connection;
 mod log;
 mod provider;
@@ -44,6 +45,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::provider::Provider;
 
+pub use crate::client::{AnswerHead, Client, Trouble};
 pub use crate::log::{Call, Counters, Ended, hash};
 pub use crate::reply::{Answer, Body, Cut, ErrorEvent, Framing, How, Point, Reply, Waits};
 pub use crate::script::{Greeting, Limit, Script, When, any, key, model, path};

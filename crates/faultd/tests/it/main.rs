@@ -6,4 +6,5 @@ mod client;
 mod good_answers;
 mod limits;
 mod misbehaviour;
+mod plain_client;
 mod scripts;
