@@ -76,6 +76,7 @@ impl Address {
                 joined.push('/');
                 joined.push_str(rest);
             }
+            None if self.versioned && is_version(rest) => joined.push_str(&self.path),
             Some(_) | None => {
                 joined.push_str(&self.path);
                 joined.push('/');

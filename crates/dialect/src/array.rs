@@ -17,9 +17,10 @@ pub struct ArraySplitter {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    seam: Seam,
+    /// The seam at the last byte read.
+    reading: Seam,
     /// The seam as of the last chunk that ended between two elements.
-    passed: Seam,
+    seam: Seam,
 }
 
 /// What stands before the next element of an array.
@@ -60,13 +61,13 @@ impl ArraySplitter {
                     self.depth += 1;
                 }
                 b'[' if self.depth > 0 => self.depth += 1,
-                b'[' | b',' => self.seam = Seam::Ready,
-                b']' if self.depth == 0 => self.seam = Seam::Closed,
+                b'[' | b',' => self.reading = Seam::Ready,
+                b']' if self.depth == 0 => self.reading = Seam::Closed,
                 b'}' | b']' if self.depth > 0 => {
                     self.depth -= 1;
                     if self.depth == 0 {
-                        self.seam = Seam::AfterElement;
-                        self.passed = self.seam;
+                        self.reading = Seam::AfterElement;
+                        self.seam = self.reading;
                         self.close(&chunk[start..=at], at + 1, &mut on_event);
                         start = at + 1;
                     }
@@ -76,7 +77,7 @@ impl ArraySplitter {
             at += 1;
         }
         if self.depth == 0 {
-            self.passed = self.seam;
+            self.seam = self.reading;
         } else if self.carry.extend(&chunk[start..]) {
             on_event(event(self.carry.head(), Part::Head), chunk.len());
         }
@@ -96,7 +97,7 @@ impl ArraySplitter {
 
     /// The seam behind the last byte that belongs to no open element.
     pub fn seam(&self) -> Seam {
-        self.passed
+        self.seam
     }
 
     /// The offset behind the string's closing quote, or the chunk's end.

@@ -1,7 +1,6 @@
 //! Puts an error of ours into the client's dialect: as an answer, or as an event of a stream that has begun.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use serde_json::Value;
 
 use crate::{ClientError, Dialect, Framing, Seam, shape};
 
@@ -24,14 +23,14 @@ pub fn error_body(dialect: Dialect, error: &ClientError) -> Vec<u8> {
         Dialect::AnthropicMessages => shape::messages::error(error),
         Dialect::Gemini => shape::gemini::error(error),
     };
-    extended(body, error).to_string().into_bytes()
+    body.into_bytes()
 }
 
 /// Writes an error as the last event of a stream. It never looks like the stream's regular end.
 pub fn error_event(dialect: Dialect, framing: Framing, error: &ClientError, from: &Continuation) -> Vec<u8> {
     let text = match (dialect, framing) {
         (Dialect::Gemini, Framing::JsonArray) => {
-            let body = extended(shape::gemini::error(error), error);
+            let body = shape::gemini::error(error);
             match from.seam {
                 Seam::Unopened => format!("[{body}]"),
                 Seam::Ready => format!("{body}]"),
@@ -39,12 +38,10 @@ pub fn error_event(dialect: Dialect, framing: Framing, error: &ClientError, from
                 Seam::Closed => String::new(),
             }
         }
-        (Dialect::OpenAiChat, _) => unnamed(&extended(shape::chat::error(error), error)),
-        (Dialect::Gemini, Framing::Sse) => unnamed(&extended(shape::gemini::error(error), error)),
-        (Dialect::AnthropicMessages, _) => named("error", &extended(shape::messages::error(error), error)),
-        (Dialect::OpenAiResponses, _) => {
-            named("response.failed", &extended(shape::responses::failed(error, from), error))
-        }
+        (Dialect::OpenAiChat, _) => unnamed(&shape::chat::error(error)),
+        (Dialect::Gemini, Framing::Sse) => unnamed(&shape::gemini::error(error)),
+        (Dialect::AnthropicMessages, _) => named("error", &shape::messages::error(error)),
+        (Dialect::OpenAiResponses, _) => named("response.failed", &shape::responses::failed(error, from)),
     };
     text.into_bytes()
 }
@@ -90,19 +87,11 @@ pub const fn keepalive(dialect: Dialect, framing: Framing) -> &'static [u8] {
     }
 }
 
-/// Adds the `backstop` object to an envelope.
-fn extended(mut body: Value, error: &ClientError) -> Value {
-    if let (Some(members), false) = (body.as_object_mut(), error.extension.is_null()) {
-        members.insert("backstop".to_owned(), error.extension.clone());
-    }
-    body
-}
-
-fn unnamed(body: &Value) -> String {
+fn unnamed(body: &str) -> String {
     format!("data: {body}\n\n")
 }
 
-fn named(name: &str, body: &Value) -> String {
+fn named(name: &str, body: &str) -> String {
     format!("event: {name}\ndata: {body}\n\n")
 }
 

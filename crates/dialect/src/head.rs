@@ -95,7 +95,7 @@ pub fn head(body: &[u8], dialect: Dialect) -> Result<Head<'_>, HeadError> {
     let mut members = root.members();
     let mut head = Head::default();
     let mut empty = true;
-    while let Some((key, value)) = members.next() {
+    for (key, value) in members.by_ref() {
         empty = false;
         head.read(&key.name(), value, dialect);
     }

@@ -42,7 +42,7 @@ fn pass(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap 
     let named = named_by_connection(headers);
     let mut passed = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
-        if passes(name) && !named.contains(&name.as_str()) {
+        if passes(name) && !named.iter().any(|other| name.as_str().eq_ignore_ascii_case(other)) {
             passed.append(name.clone(), value.clone());
         }
     }

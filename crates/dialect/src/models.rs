@@ -1,7 +1,8 @@
 //! The list of models, in the shape that the asker reads.
 
 use http::HeaderMap;
-use serde_json::{Value, json};
+use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::Dialect;
 
@@ -53,64 +54,114 @@ impl ListShape {
 
 /// Writes the body of a list of models.
 pub fn model_list(shape: ListShape, models: &[ModelEntry]) -> Vec<u8> {
-    let list = match shape {
+    let written = match shape {
         ListShape::OpenAi => {
-            json!({ "object": "list", "data": models.iter().map(openai).collect::<Vec<_>>() })
+            serde_json::to_vec(&OpenAiList { object: "list", data: models.iter().map(openai).collect() })
         }
-        ListShape::Anthropic => json!({
-            "data": models.iter().map(anthropic).collect::<Vec<_>>(),
-            "has_more": false,
-            "first_id": models.first().map(|model| &model.id),
-            "last_id": models.last().map(|model| &model.id),
+        ListShape::Anthropic => serde_json::to_vec(&AnthropicList {
+            data: models.iter().map(anthropic).collect(),
+            has_more: false,
+            first_id: models.first().map(|model| model.id.as_str()),
+            last_id: models.last().map(|model| model.id.as_str()),
         }),
-        ListShape::Gemini => json!({ "models": models.iter().map(gemini).collect::<Vec<_>>() }),
+        ListShape::Gemini => serde_json::to_vec(&GeminiList { models: models.iter().map(gemini).collect() }),
     };
-    list.to_string().into_bytes()
+    written.expect("plain structs and texts always serialise")
 }
 
-fn openai(model: &ModelEntry) -> Value {
-    let entry = json!({
-        "id": model.id,
-        "object": "model",
-        "created": model.created,
-        "owned_by": model.owner,
-        "context_length": model.context_length,
-        "max_input_tokens": model.context_length,
-        "max_tokens": model.max_output,
-    });
-    without_nulls(entry)
+#[derive(Serialize)]
+struct OpenAiList<'a> {
+    object: &'static str,
+    data: Vec<OpenAiModel<'a>>,
 }
 
-fn anthropic(model: &ModelEntry) -> Value {
-    let entry = json!({
-        "type": "model",
-        "id": model.id,
-        "display_name": model.display_name.as_ref().unwrap_or(&model.id),
-        "created_at": rfc3339(model.created),
-        "max_input_tokens": model.context_length,
-        "max_tokens": model.max_output,
-    });
-    without_nulls(entry)
+#[derive(Serialize)]
+struct OpenAiModel<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    owned_by: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_length: Option<u64>,
+    #[serde(flatten)]
+    limits: Limits,
 }
 
-fn gemini(model: &ModelEntry) -> Value {
-    let entry = json!({
-        "name": format!("models/{}", model.id),
-        "displayName": model.display_name.as_ref().unwrap_or(&model.id),
-        "inputTokenLimit": model.context_length,
-        "outputTokenLimit": model.max_output,
-        "supportedGenerationMethods": ["generateContent", "countTokens"],
-    });
-    without_nulls(entry)
+#[derive(Serialize)]
+struct AnthropicList<'a> {
+    data: Vec<AnthropicModel<'a>>,
+    has_more: bool,
+    first_id: Option<&'a str>,
+    last_id: Option<&'a str>,
 }
 
-fn without_nulls(mut entry: Value) -> Value {
-    if let Some(members) = entry.as_object_mut() {
-        members.retain(|_, value| !value.is_null());
+#[derive(Serialize)]
+struct AnthropicModel<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    id: &'a str,
+    display_name: &'a str,
+    created_at: String,
+    #[serde(flatten)]
+    limits: Limits,
+}
+
+#[derive(Serialize)]
+struct Limits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_input_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct GeminiList<'a> {
+    models: Vec<GeminiModel<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GeminiModel<'a> {
+    name: String,
+    display_name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_token_limit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_token_limit: Option<u64>,
+    supported_generation_methods: [&'static str; 2],
+}
+
+fn openai(model: &ModelEntry) -> OpenAiModel<'_> {
+    OpenAiModel {
+        id: &model.id,
+        object: "model",
+        created: model.created,
+        owned_by: &model.owner,
+        context_length: model.context_length,
+        limits: limits(model),
     }
-    entry
 }
 
-fn rfc3339(seconds: i64) -> String {
-    jiff::Timestamp::from_second(seconds).unwrap_or_default().to_string()
+fn anthropic(model: &ModelEntry) -> AnthropicModel<'_> {
+    AnthropicModel {
+        kind: "model",
+        id: &model.id,
+        display_name: model.display_name.as_ref().unwrap_or(&model.id),
+        created_at: Timestamp::from_second(model.created).unwrap_or_default().to_string(),
+        limits: limits(model),
+    }
+}
+
+fn limits(model: &ModelEntry) -> Limits {
+    Limits { max_input_tokens: model.context_length, max_tokens: model.max_output }
+}
+
+fn gemini(model: &ModelEntry) -> GeminiModel<'_> {
+    GeminiModel {
+        name: format!("models/{}", model.id),
+        display_name: model.display_name.as_ref().unwrap_or(&model.id),
+        input_token_limit: model.context_length,
+        output_token_limit: model.max_output,
+        supported_generation_methods: ["generateContent", "countTokens"],
+    }
 }

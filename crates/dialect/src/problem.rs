@@ -99,23 +99,9 @@ impl ClientError {
     /// Words a problem for clients of a dialect.
     pub fn new(problem: &Problem, dialect: Dialect, retry_after: Option<Duration>) -> Self {
         let (status, code) = status_and_code(problem, dialect);
-        let short = retry_after.is_some_and(|wait| wait <= LONGEST_HONEST_RETRY);
-        let should_retry = match problem {
-            Problem::Overloaded | Problem::Unavailable | Problem::TimedOut | Problem::GatewayFault => true,
-            Problem::Limited | Problem::ClientKeyLimit => short,
-            Problem::ContextOverflow { .. }
-            | Problem::NoUsableKey
-            | Problem::MisconfiguredRoute
-            | Problem::UnknownFailure
-            | Problem::ClientKey
-            | Problem::ClientKeyScope
-            | Problem::ModelNotFound { .. }
-            | Problem::PathNotFound
-            | Problem::WrongDialect { .. }
-            | Problem::BadRequest { .. }
-            | Problem::TooLarge { .. }
-            | Problem::NotSupported { .. } => false,
-        };
+        let retry_after = retry_after.filter(|_| heals(problem));
+        let is_limit = matches!(problem, Problem::Limited | Problem::ClientKeyLimit);
+        let is_short = retry_after.is_some_and(|wait| wait <= LONGEST_HONEST_RETRY);
         Self {
             status,
             code,
@@ -124,8 +110,32 @@ impl ClientError {
             extension: Value::Null,
             retry_after,
             retry_at: None,
-            should_retry,
+            should_retry: heals(problem) && (is_short || !is_limit),
         }
+    }
+}
+
+/// Tells whether time alone can mend it.
+fn heals(problem: &Problem) -> bool {
+    match problem {
+        Problem::Limited
+        | Problem::ClientKeyLimit
+        | Problem::Overloaded
+        | Problem::Unavailable
+        | Problem::TimedOut
+        | Problem::GatewayFault => true,
+        Problem::ContextOverflow { .. }
+        | Problem::NoUsableKey
+        | Problem::MisconfiguredRoute
+        | Problem::UnknownFailure
+        | Problem::ClientKey
+        | Problem::ClientKeyScope
+        | Problem::ModelNotFound { .. }
+        | Problem::PathNotFound
+        | Problem::WrongDialect { .. }
+        | Problem::BadRequest { .. }
+        | Problem::TooLarge { .. }
+        | Problem::NotSupported { .. } => false,
     }
 }
 

@@ -17,6 +17,9 @@ pub struct Route<'a> {
     pub dialect: Dialect,
     /// What is asked for.
     pub operation: Operation,
+    /// What stands before the part that was recognised, if a path of the provider's own is asked for
+    /// (`openai/deployments/x`); empty on the usual paths.
+    pub prefix: &'a str,
     /// The path's leading version segment, without slashes.
     pub version: Option<&'a str>,
     /// The model, where the path names it (percent-decoded).
@@ -81,8 +84,11 @@ pub fn recognise(path: &str) -> Option<Route<'_>> {
     if let Some(gemini) = gemini(version, rest) {
         return Some(gemini);
     }
-    let (dialect, operation) = fixed(rest)?;
-    Some(Route { dialect, operation, version, model_in_path: None, streams: false })
+    let (prefix, (dialect, operation)) = match fixed(rest) {
+        Some(found) => ("", found),
+        None => nested(rest)?,
+    };
+    Some(Route { dialect, operation, prefix, version, model_in_path: None, streams: false })
 }
 
 /// Tells whether a path segment names an API version: `v1`, `v1beta`, `v1beta1`, `v4`.
@@ -121,10 +127,30 @@ fn fixed(rest: &str) -> Option<(Dialect, Operation)> {
     Some(found)
 }
 
+/// Finds a call for an answer at the end of a longer path.
+fn nested(rest: &str) -> Option<(&str, (Dialect, Operation))> {
+    rest.match_indices('/').find_map(|(slash, _)| {
+        let found = fixed(&rest[slash + 1..])?;
+        let is_call = match found.1 {
+            Operation::Generate | Operation::CountTokens | Operation::Embeddings => true,
+            Operation::Compact
+            | Operation::Models
+            | Operation::Files
+            | Operation::Batches
+            | Operation::Stored
+            | Operation::Audio
+            | Operation::Images
+            | Operation::Other => false,
+        };
+        is_call.then_some((&rest[..slash], found))
+    })
+}
+
 fn gemini<'a>(version: Option<&'a str>, rest: &'a str) -> Option<Route<'a>> {
     let route = |operation, model_in_path, streams| Route {
         dialect: Dialect::Gemini,
         operation,
+        prefix: "",
         version,
         model_in_path,
         streams,

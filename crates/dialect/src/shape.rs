@@ -6,9 +6,11 @@ pub(crate) mod messages;
 pub(crate) mod responses;
 
 use memchr::memmem;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
-    AnswerKind, Continuation, Dialect, Event, EventKind, Part, Usage,
+    AnswerKind, ClientError, Continuation, Dialect, Event, EventKind, Part, Usage,
     json::{Json, Key},
 };
 
@@ -61,6 +63,20 @@ pub(crate) fn examine(dialect: Dialect, root: &Json<'_>, usage: &mut Usage) -> A
         Dialect::AnthropicMessages => messages::examine(root, usage),
         Dialect::Gemini => gemini::examine(root, usage),
     }
+}
+
+/// Writes an envelope, with the `backstop` object behind it.
+pub(crate) fn write<T: Serialize>(envelope: T, error: &ClientError) -> String {
+    let backstop = Some(&error.extension).filter(|extension| !extension.is_null());
+    serde_json::to_string(&Extended { envelope, backstop }).expect("plain structs and texts always serialise")
+}
+
+#[derive(Serialize)]
+struct Extended<'a, T> {
+    #[serde(flatten)]
+    envelope: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backstop: Option<&'a Value>,
 }
 
 /// Tells whether an object is an error in any of the shapes that servers give to one.

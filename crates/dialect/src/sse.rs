@@ -118,7 +118,7 @@ impl SseSplitter {
         end: usize,
         on_event: &mut impl FnMut(Event<'_>, usize),
     ) {
-        let mut raw = bytes.unwrap_or(self.carry.head());
+        let mut raw = bytes.unwrap_or_else(|| self.carry.head());
         if std::mem::take(&mut self.fresh) {
             raw = raw.strip_prefix(BOM).unwrap_or(raw);
         }

@@ -154,7 +154,7 @@ impl StreamReader {
         self.open.is_some()
     }
 
-    fn release(&mut self, chunk: Bytes) {
+    fn release(&mut self, mut chunk: Bytes) {
         let mut marks = std::mem::take(&mut self.marks);
         let mut from = 0;
         let mut run: Option<(EventKind, usize)> = None;
@@ -166,23 +166,21 @@ impl StreamReader {
             };
             let kind = if mark.settled && kind.is_calm() { EventKind::Content } else { kind };
             if let Some((before, end)) = run.filter(|(before, _)| *before != kind) {
-                self.let_go(chunk.slice(from..end), before);
+                self.let_go(chunk.split_to(end - from), before);
                 from = end;
             }
             run = Some((kind, mark.end));
         }
         self.marks = marks;
         if let Some((kind, end)) = run {
-            self.let_go(chunk.slice(from..end), kind);
-            from = end;
+            self.let_go(chunk.split_to(end - from), kind);
         }
-        let rest = chunk.slice(from..);
         if let Some(kind) = self.open {
-            self.let_go(rest, kind);
+            self.let_go(chunk, kind);
         } else if self.splitter.is_between_events() && self.held.is_empty() {
-            self.let_go(rest, EventKind::Comment);
-        } else if !rest.is_empty() {
-            self.held.push(rest);
+            self.let_go(chunk, EventKind::Comment);
+        } else if !chunk.is_empty() {
+            self.held.push(chunk);
         }
     }
 

@@ -3,9 +3,9 @@
 //! A stream is unnamed events, each a chunk with `choices[].delta`; it ends with `[DONE]`, which many servers
 //! forget, so a finish reason ends it as well.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::{Facts, is_error_member, is_failed_finish, strongest};
+use super::{Facts, is_error_member, is_failed_finish, strongest, write};
 use crate::{AnswerKind, ClientError, EventKind, Usage, json::Json};
 
 /// Reads one chunk.
@@ -28,10 +28,8 @@ pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
         facts.finish = true;
         facts.ended = true;
     }
-    match strongest(error || chunk.error, chunk.content, chunk.finish, counted) {
-        EventKind::Preamble if !known => EventKind::Other,
-        kind => kind,
-    }
+    let kind = strongest(error || chunk.error, chunk.content, chunk.finish, counted);
+    if kind == EventKind::Preamble && !known { EventKind::Other } else { kind }
 }
 
 /// Reads a complete answer.
@@ -44,12 +42,12 @@ pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
             _ => {}
         }
     }
-    match strongest(chunk.error, chunk.content, chunk.finish, false) {
-        EventKind::Error => AnswerKind::Error,
-        EventKind::Content | EventKind::Terminal { .. } => AnswerKind::Content,
-        EventKind::Comment | EventKind::Ping | EventKind::Preamble | EventKind::Usage | EventKind::Other => {
-            AnswerKind::Empty
-        }
+    if chunk.error {
+        AnswerKind::Error
+    } else if chunk.content || chunk.finish {
+        AnswerKind::Content
+    } else {
+        AnswerKind::Empty
     }
 }
 
@@ -81,7 +79,7 @@ pub(crate) fn usage(value: &Json<'_>) -> Usage {
 }
 
 /// The envelope of an error.
-pub(crate) fn error(error: &ClientError) -> Value {
+pub(crate) fn error(error: &ClientError) -> String {
     let kind = match error.status {
         401 => "authentication_error",
         403 => "permission_error",
@@ -89,7 +87,22 @@ pub(crate) fn error(error: &ClientError) -> Value {
         400..=499 => "invalid_request_error",
         _ => "server_error",
     };
-    json!({ "error": { "message": error.message, "type": kind, "param": null, "code": error.code } })
+    let inner = Inner { message: &error.message, kind, param: None, code: error.code };
+    write(Envelope { error: inner }, error)
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: Inner<'a>,
+}
+
+#[derive(Serialize)]
+struct Inner<'a> {
+    message: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    param: Option<&'a str>,
+    code: &'a str,
 }
 
 /// What the choices of one chunk, or of one answer, hold.

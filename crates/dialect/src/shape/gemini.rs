@@ -3,9 +3,9 @@
 //! A stream is answers that continue each other, as unnamed events or as the elements of one array; it ends
 //! with a finish reason, or with the prompt's refusal.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::{Facts, is_error_member, strongest};
+use super::{Facts, is_error_member, strongest, write};
 use crate::{AnswerKind, ClientError, EventKind, Usage, json::Json};
 
 /// Reads one event.
@@ -15,10 +15,8 @@ pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
         facts.finish = true;
         facts.ended = true;
     }
-    match strongest(chunk.error, chunk.content, chunk.finish, chunk.counted) {
-        EventKind::Preamble if !chunk.known => EventKind::Other,
-        kind => kind,
-    }
+    let kind = strongest(chunk.error, chunk.content, chunk.finish, chunk.counted);
+    if kind == EventKind::Preamble && !chunk.known { EventKind::Other } else { kind }
 }
 
 /// Reads a complete answer.
@@ -47,7 +45,7 @@ pub(crate) fn usage(value: &Json<'_>) -> Usage {
 }
 
 /// The envelope of an error.
-pub(crate) fn error(error: &ClientError) -> Value {
+pub(crate) fn error(error: &ClientError) -> String {
     let status = match error.status {
         401 => "UNAUTHENTICATED",
         403 => "PERMISSION_DENIED",
@@ -59,14 +57,33 @@ pub(crate) fn error(error: &ClientError) -> Value {
         504 => "DEADLINE_EXCEEDED",
         _ => "INTERNAL",
     };
-    let mut body = json!({
-        "error": { "code": error.status, "message": error.message, "status": status },
-    });
-    if let Some(wait) = error.retry_after {
+    let details = error.retry_after.map(|wait| {
         let seconds = wait.as_millis().div_ceil(1_000).max(1);
-        body["error"]["details"] = json!([{ "@type": RETRY_INFO, "retryDelay": format!("{seconds}s") }]);
-    }
-    body
+        [RetryInfo { kind: RETRY_INFO, retry_delay: format!("{seconds}s") }]
+    });
+    write(Envelope { error: Inner { code: error.status, message: &error.message, status, details } }, error)
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: Inner<'a>,
+}
+
+#[derive(Serialize)]
+struct Inner<'a> {
+    code: u16,
+    message: &'a str,
+    status: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<[RetryInfo; 1]>,
+}
+
+#[derive(Serialize)]
+struct RetryInfo {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    #[serde(rename = "retryDelay")]
+    retry_delay: String,
 }
 
 #[derive(Default)]

@@ -4,9 +4,9 @@
 //! `message_delta` before the end.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::{Facts, is_error_member};
+use super::{Facts, is_error_member, write};
 use crate::{AnswerKind, ClientError, EventKind, Usage, json::Json};
 
 /// Reads one event.
@@ -88,7 +88,7 @@ pub(crate) fn usage(value: &Json<'_>) -> Usage {
 }
 
 /// The envelope of an error.
-pub(crate) fn error(error: &ClientError) -> Value {
+pub(crate) fn error(error: &ClientError) -> String {
     let kind = match error.status {
         401 => "authentication_error",
         403 => "permission_error",
@@ -100,11 +100,23 @@ pub(crate) fn error(error: &ClientError) -> Value {
         529 => "overloaded_error",
         _ => "api_error",
     };
-    json!({
-        "type": "error",
-        "error": { "type": kind, "message": error.message },
-        "request_id": error.request_id,
-    })
+    let inner = Inner { kind, message: &error.message };
+    write(Envelope { kind: "error", error: inner, request_id: &error.request_id }, error)
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    error: Inner<'a>,
+    request_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct Inner<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    message: &'a str,
 }
 
 /// The headers by which agents tell a full window, which they show, from a short throttle, which they retry.

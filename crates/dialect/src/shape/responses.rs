@@ -3,9 +3,9 @@
 //! A stream is events whose `type` says what they are and whose `sequence_number` rises; it ends with
 //! `response.completed`, `response.incomplete` or `response.failed`.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::{Facts, chat, is_error_member};
+use super::{Facts, chat, is_error_member, write};
 use crate::{AnswerKind, ClientError, Continuation, EventKind, Usage, json::Json};
 
 pub(crate) use chat::usage;
@@ -53,20 +53,41 @@ pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
 }
 
 /// The event that ends a stream with an error, carrying on its count.
-pub(crate) fn failed(error: &ClientError, from: &Continuation) -> Value {
-    let id = from.response_id.clone().unwrap_or_else(|| format!("resp_{}", error.request_id));
-    json!({
-        "type": "response.failed",
-        "sequence_number": from.sequence,
-        "response": {
-            "id": id,
-            "object": "response",
-            "status": "failed",
-            "error": { "code": error.code, "message": error.message },
-            "incomplete_details": null,
-            "output": [],
-        },
-    })
+pub(crate) fn failed(error: &ClientError, from: &Continuation) -> String {
+    let fresh = format!("resp_{}", error.request_id);
+    let response = Failed {
+        id: from.response_id.as_deref().unwrap_or(&fresh),
+        object: "response",
+        status: "failed",
+        error: Inner { code: error.code, message: &error.message },
+        incomplete_details: None,
+        output: [],
+    };
+    write(FailedEvent { kind: "response.failed", sequence_number: from.sequence, response }, error)
+}
+
+#[derive(Serialize)]
+struct FailedEvent<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    sequence_number: u64,
+    response: Failed<'a>,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    id: &'a str,
+    object: &'a str,
+    status: &'a str,
+    error: Inner<'a>,
+    incomplete_details: Option<&'a str>,
+    output: [&'a str; 0],
+}
+
+#[derive(Serialize)]
+struct Inner<'a> {
+    code: &'a str,
+    message: &'a str,
 }
 
 #[derive(Default)]
