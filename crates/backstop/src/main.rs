@@ -18,9 +18,16 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Classify(cmd::classify::Args),
+}
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.command {}
+    let done = match Cli::parse().command {
+        Command::Classify(args) => cmd::classify::run(args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("backstop: {error:#}");
+        ExitCode::FAILURE
+    })
 }

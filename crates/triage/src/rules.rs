@@ -35,6 +35,10 @@ pub struct Pack {
     pub errors_in_200: bool,
     /// Consulted for every provider after its own packs, lowest number first.
     pub shared: Option<u8>,
+    /// Words and tokens that show that an error is quoted.
+    pub quotes: Quotes,
+    /// Parts of the names of models that think so long that an idle connection may be cut, folded.
+    pub slow_models: Vec<String>,
     /// The file it was read from.
     pub file: String,
     /// The rules in the order in which they are tried.
@@ -46,6 +50,15 @@ impl Pack {
     pub fn parse(file: &str, toml: &str) -> Result<Self, RuleError> {
         parse::pack(file, toml)
     }
+}
+
+/// What shows that an error is quoted, beside the form of the body: a relay's own words and tokens, folded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quotes {
+    /// Phrases.
+    pub any: Vec<String>,
+    /// Structured tokens.
+    pub codes: Vec<String>,
 }
 
 /// Conditions and the verdict that follows from them.
@@ -100,6 +113,22 @@ pub struct When {
     pub wait: Option<Comparison>,
     /// Whether the error was quoted by a relay.
     pub quoted: Option<bool>,
+}
+
+impl When {
+    /// Whether a code, type or phrase must be found.
+    pub fn has_literal(&self) -> bool {
+        !(self.codes.is_empty() && self.types.is_empty() && self.all.is_empty() && self.any.is_empty())
+    }
+
+    /// Whether only the status, the exit or the shape decides. Such a rule is tried after all words.
+    pub fn is_bare(&self) -> bool {
+        !self.has_literal()
+            && self.headers.is_empty()
+            && self.fields.is_empty()
+            && self.faults.is_empty()
+            && self.wait.is_none()
+    }
 }
 
 /// What a matching rule says.

@@ -1,1 +1,3 @@
 //! One module a command: its arguments and its `run`.
+
+pub(crate) mod classify;

@@ -8,7 +8,9 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::Spanned;
 
-use super::{BodyShape, Comparison, Example, KindName, Pack, Rule, Then, ValueTest, When, WindowFrom};
+use super::{
+    BodyShape, Comparison, Example, KindName, Pack, Quotes, Rule, Then, ValueTest, When, WindowFrom,
+};
 use crate::{Class, Fault, ProviderId, RuleId, Scope, Window, facts::fold::fold};
 
 /// What is wrong with a rule file, and where.
@@ -53,6 +55,11 @@ pub(super) fn pack(file: &str, toml: &str) -> Result<Pack, RuleError> {
         zone,
         errors_in_200: raw.errors_in_200,
         shared: raw.shared,
+        quotes: Quotes {
+            any: raw.quotes.any.iter().map(|phrase| fold(phrase)).collect(),
+            codes: raw.quotes.code.iter().map(|code| fold(code)).collect(),
+        },
+        slow_models: raw.slow_models.iter().map(|name| fold(name)).collect(),
         file: file.to_owned(),
         rules,
     })
@@ -93,7 +100,18 @@ struct RawPack {
     errors_in_200: bool,
     shared: Option<u8>,
     #[serde(default)]
+    quotes: RawQuotes,
+    #[serde(default)]
+    slow_models: Vec<String>,
+    #[serde(default)]
     rule: Vec<RawRule>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawQuotes {
+    any: Vec<String>,
+    code: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -293,10 +311,6 @@ impl When {
             && self.signals.is_empty()
             && self.bodies.is_empty()
             && self.wait.is_none()
-    }
-
-    fn has_literal(&self) -> bool {
-        !(self.codes.is_empty() && self.types.is_empty() && self.all.is_empty() && self.any.is_empty())
     }
 }
 

@@ -1,0 +1,336 @@
+//! All rules of all packs, compiled once: one automaton for every phrase, one table for every token.
+//!
+//! A failure is scanned once. What is found names the few rules that can match at all (its candidates);
+//! everything else is never looked at, so that the cost does not grow with the number of rules.
+
+use std::{collections::HashMap, ops::Range};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
+use crate::{
+    Evidence, Kind,
+    facts::{Facts, View},
+    rules::{BodyShape, KindName, Pack, Rule},
+};
+
+/// The compiled rules of a list of packs.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    automaton: AhoCorasick,
+    tokens: HashMap<Box<str>, u32>,
+    armed: Vec<Armed>,
+    packs: Vec<Range<u32>>,
+    /// Rules by the phrase, token or header that triggers them.
+    by_phrase: Vec<Vec<u32>>,
+    by_token: Vec<Vec<u32>>,
+    by_header: HashMap<Box<str>, Vec<u32>>,
+    /// Rules that nothing triggers, by pack.
+    untriggered: Vec<Vec<u32>>,
+    quote_phrases: Vec<u32>,
+    quote_tokens: Vec<u32>,
+}
+
+/// One rule with its literals replaced by their numbers.
+#[derive(Debug, Default)]
+struct Armed {
+    all: Vec<u32>,
+    any: Vec<u32>,
+    none: Vec<u32>,
+    codes: Vec<u32>,
+    types: Vec<u32>,
+}
+
+/// What one scan of one failure found.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// Per phrase: the layers where it stands, as bits.
+    phrases: Vec<u32>,
+    /// Per token: the layers where it stands, and where it is type-like.
+    tokens: Vec<(u32, u32)>,
+    candidates: Vec<u32>,
+    /// Whether a relay's own words show that it quotes somebody.
+    pub(crate) quotes: bool,
+}
+
+/// Why a rule did not match: the first condition that failed.
+pub(crate) type Failed = &'static str;
+
+impl Matcher {
+    pub(crate) fn new(packs: &[Pack]) -> Self {
+        let mut builder = Builder::default();
+        for content in packs {
+            let start = builder.count();
+            let mut untriggered = Vec::new();
+            for rule in &content.rules {
+                if !builder.add(rule) {
+                    untriggered.push(builder.count() - 1);
+                }
+            }
+            builder.packs.push(start..builder.count());
+            builder.untriggered.push(untriggered);
+            let phrases = content.quotes.any.iter().map(|phrase| builder.literals.phrase(phrase));
+            builder.quote_phrases.extend(phrases);
+            let tokens = content.quotes.codes.iter().map(|code| builder.literals.token(code));
+            builder.quote_tokens.extend(tokens);
+        }
+        builder.build()
+    }
+
+    /// Scans a failure for all phrases and tokens.
+    pub(crate) fn scan(&self, facts: &Facts<'_>, evidence: &Evidence) -> Scan {
+        let mut scan = Scan {
+            phrases: vec![0; self.by_phrase.len()],
+            tokens: vec![(0, 0); self.by_token.len()],
+            candidates: Vec::with_capacity(32),
+            quotes: false,
+        };
+        let mut layer = 0;
+        for found in self.automaton.find_overlapping_iter(&facts.text) {
+            while facts.layers.get(layer).is_some_and(|layer| layer.words.end < found.end()) {
+                layer += 1;
+            }
+            self.hit(&mut scan, found.pattern().as_usize(), 1 << layer.min(Facts::LAYERS));
+        }
+        for found in self.automaton.find_overlapping_iter(&facts.page) {
+            self.hit(&mut scan, found.pattern().as_usize(), PAGE);
+        }
+        for token in &facts.tokens {
+            let Some(number) = self.tokens.get(token.text.as_str()).map(|number| *number as usize) else {
+                continue;
+            };
+            let bit = 1 << token.layer;
+            if let Some(slot) = scan.tokens.get_mut(number) {
+                if slot.0 == 0 {
+                    scan.candidates.extend(self.by_token.get(number).into_iter().flatten());
+                }
+                *slot = (slot.0 | bit, slot.1 | if token.is_type { bit } else { 0 });
+            }
+        }
+        if !self.by_header.is_empty() {
+            for (name, _) in evidence.headers.iter().chain(&facts.nested_headers) {
+                scan.candidates.extend(self.by_header.get(name.as_str()).into_iter().flatten());
+            }
+        }
+        scan.candidates.sort_unstable();
+        scan.candidates.dedup();
+        scan.quotes = self.quote_phrases.iter().any(|phrase| scan.phrase(*phrase, !PAGE))
+            || self.quote_tokens.iter().any(|token| scan.code(*token, !PAGE));
+        scan
+    }
+
+    fn hit(&self, scan: &mut Scan, phrase: usize, bit: u32) {
+        if let Some(slot) = scan.phrases.get_mut(phrase) {
+            if *slot == 0 {
+                scan.candidates.extend(self.by_phrase.get(phrase).into_iter().flatten());
+            }
+            *slot |= bit;
+        }
+    }
+
+    /// The rules of a pack that may match, in their order.
+    pub(crate) fn candidates(&self, scan: &Scan, pack: usize) -> Vec<(u32, usize)> {
+        let Some(range) = self.packs.get(pack) else {
+            return Vec::new();
+        };
+        let start = scan.candidates.partition_point(|rule| *rule < range.start);
+        let end = scan.candidates.partition_point(|rule| *rule < range.end);
+        let triggered = scan.candidates.get(start..end).unwrap_or_default();
+        let mut rules: Vec<_> =
+            triggered.iter().chain(self.untriggered.get(pack).into_iter().flatten()).collect();
+        rules.sort_unstable();
+        rules.into_iter().map(|rule| (*rule, (*rule - range.start) as usize)).collect()
+    }
+
+    /// Whether the literals of a rule stand in a view; the first condition that fails otherwise.
+    pub(crate) fn literals_hold(
+        &self,
+        rule: u32,
+        body: &[BodyShape],
+        scan: &Scan,
+        view: View,
+    ) -> Result<(), Failed> {
+        let Some(armed) = self.armed.get(rule as usize) else {
+            return Err("rule");
+        };
+        let mask = if body.contains(&BodyShape::Html) { view.0 | PAGE } else { view.0 & !PAGE };
+        if !armed.codes.is_empty() && !armed.codes.iter().any(|token| scan.code(*token, mask)) {
+            return Err("code");
+        }
+        if !armed.types.is_empty() && !armed.types.iter().any(|token| scan.kind(*token, mask)) {
+            return Err("type");
+        }
+        if !armed.all.iter().all(|phrase| scan.phrase(*phrase, mask)) {
+            return Err("all");
+        }
+        if !armed.any.is_empty() && !armed.any.iter().any(|phrase| scan.phrase(*phrase, mask)) {
+            return Err("any");
+        }
+        if armed.none.iter().any(|phrase| scan.phrase(*phrase, mask)) {
+            return Err("none");
+        }
+        Ok(())
+    }
+
+    /// The literal of a rule that was found: what `matched` shows.
+    pub(crate) fn matched<'r>(&self, number: u32, rule: &'r Rule, scan: &Scan) -> Option<&'r str> {
+        let armed = self.armed.get(number as usize)?;
+        let any = u32::MAX;
+        let found = |numbers: &[u32], texts: &'r [String], there: &dyn Fn(u32) -> bool| {
+            numbers.iter().zip(texts).find(|(number, _)| there(**number)).map(|(_, text)| text.as_str())
+        };
+        found(&armed.codes, &rule.when.codes, &|token| scan.code(token, any))
+            .or_else(|| found(&armed.types, &rule.when.types, &|token| scan.kind(token, any)))
+            .or_else(|| found(&armed.any, &rule.when.any, &|phrase| scan.phrase(phrase, any)))
+            .or_else(|| rule.when.all.iter().max_by_key(|phrase| phrase.len()).map(String::as_str))
+    }
+}
+
+impl Scan {
+    fn phrase(&self, number: u32, mask: u32) -> bool {
+        self.phrases.get(number as usize).is_some_and(|layers| layers & mask != 0)
+    }
+
+    fn code(&self, number: u32, mask: u32) -> bool {
+        self.tokens.get(number as usize).is_some_and(|(layers, _)| layers & mask != 0)
+    }
+
+    fn kind(&self, number: u32, mask: u32) -> bool {
+        self.tokens.get(number as usize).is_some_and(|(_, layers)| layers & mask != 0)
+    }
+}
+
+/// Whether the kind of failure, exit code, signal and fault are what a rule asks for.
+pub(crate) fn kind_holds(rule: &Rule, facts: &Facts<'_>, evidence: &Evidence) -> Result<(), Failed> {
+    let when = &rule.when;
+    if !when.kinds.is_empty() && !when.kinds.contains(&facts.kind) {
+        return Err("kind");
+    }
+    if !when.bodies.is_empty() && !when.bodies.contains(&facts.shape) {
+        return Err("body");
+    }
+    let fault = match evidence.kind {
+        Kind::Transport(fault) => Some(fault),
+        Kind::Http { .. } | Kind::Stream { .. } | Kind::Process { .. } => None,
+    };
+    if !when.faults.is_empty() && !fault.is_some_and(|fault| when.faults.contains(&fault)) {
+        return Err("transport");
+    }
+    // A connection that failed says so itself: words count only for rules that are about connections.
+    if fault.is_some() && when.faults.is_empty() && !when.kinds.contains(&KindName::Transport) {
+        return Err("kind");
+    }
+    let (code, ended_by) = match evidence.kind {
+        Kind::Process { exit_code, signal } => (exit_code, signal),
+        Kind::Http { .. } | Kind::Stream { .. } | Kind::Transport(_) => (None, None),
+    };
+    if !when.exit_codes.is_empty() && !code.is_some_and(|code| when.exit_codes.contains(&code)) {
+        return Err("exit_code");
+    }
+    if !when.signals.is_empty() && !ended_by.is_some_and(|signal| when.signals.contains(&signal)) {
+        return Err("signal");
+    }
+    Ok(())
+}
+
+/// Phrases and tokens by number.
+#[derive(Default)]
+struct Literals {
+    phrases: HashMap<Box<str>, u32>,
+    tokens: HashMap<Box<str>, u32>,
+    by_phrase: Vec<Vec<u32>>,
+    by_token: Vec<Vec<u32>>,
+}
+
+impl Literals {
+    fn phrase(&mut self, text: &str) -> u32 {
+        number(&mut self.phrases, &mut self.by_phrase, text)
+    }
+
+    fn token(&mut self, text: &str) -> u32 {
+        number(&mut self.tokens, &mut self.by_token, text)
+    }
+}
+
+fn number(known: &mut HashMap<Box<str>, u32>, by: &mut Vec<Vec<u32>>, text: &str) -> u32 {
+    let next = u32::try_from(by.len()).unwrap_or(u32::MAX);
+    let number = *known.entry(Box::from(text)).or_insert(next);
+    if number == next {
+        by.push(Vec::new());
+    }
+    number
+}
+
+#[derive(Default)]
+struct Builder {
+    literals: Literals,
+    armed: Vec<Armed>,
+    packs: Vec<Range<u32>>,
+    by_header: HashMap<Box<str>, Vec<u32>>,
+    untriggered: Vec<Vec<u32>>,
+    quote_phrases: Vec<u32>,
+    quote_tokens: Vec<u32>,
+}
+
+impl Builder {
+    fn count(&self) -> u32 {
+        u32::try_from(self.armed.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Adds a rule; says whether something triggers it.
+    fn add(&mut self, rule: &Rule) -> bool {
+        let id = self.count();
+        let when = &rule.when;
+        let literals = &mut self.literals;
+        let armed = Armed {
+            all: when.all.iter().map(|text| literals.phrase(text)).collect(),
+            any: when.any.iter().map(|text| literals.phrase(text)).collect(),
+            none: when.none.iter().map(|text| literals.phrase(text)).collect(),
+            codes: when.codes.iter().map(|text| literals.token(text)).collect(),
+            types: when.types.iter().map(|text| literals.token(text)).collect(),
+        };
+        let longest =
+            armed.all.iter().zip(&when.all).max_by_key(|(_, text)| text.len()).map(|(number, _)| *number);
+        let (by, triggers) = match (longest, armed.codes.is_empty(), armed.types.is_empty()) {
+            (Some(phrase), _, _) => (&mut literals.by_phrase, vec![phrase]),
+            (None, false, _) => (&mut literals.by_token, armed.codes.clone()),
+            (None, true, false) => (&mut literals.by_token, armed.types.clone()),
+            (None, true, true) => (&mut literals.by_phrase, armed.any.clone()),
+        };
+        for trigger in &triggers {
+            if let Some(rules) = by.get_mut(*trigger as usize) {
+                rules.push(id);
+            }
+        }
+        let header = when.headers.iter().find(|(_, test)| !test.passes(None));
+        let by_header = header.filter(|_| triggers.is_empty());
+        if let Some((name, _)) = by_header {
+            self.by_header.entry(name.as_str().into()).or_default().push(id);
+        }
+        self.armed.push(armed);
+        !triggers.is_empty() || by_header.is_some()
+    }
+
+    fn build(self) -> Matcher {
+        let mut phrases: Vec<_> = self.literals.phrases.into_iter().collect();
+        phrases.sort_by_key(|(_, number)| *number);
+        let automaton = AhoCorasick::builder()
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .build(phrases.iter().map(|(text, _)| text.as_bytes()))
+            .expect("the phrases of all packs are far below the automaton's limits");
+        Matcher {
+            automaton,
+            tokens: self.literals.tokens,
+            armed: self.armed,
+            packs: self.packs,
+            by_phrase: self.literals.by_phrase,
+            by_token: self.literals.by_token,
+            by_header: self.by_header,
+            untriggered: self.untriggered,
+            quote_phrases: self.quote_phrases,
+            quote_tokens: self.quote_tokens,
+        }
+    }
+}
+
+/// The bit of a scan's masks that stands for a web page.
+const PAGE: u32 = 1 << 31;

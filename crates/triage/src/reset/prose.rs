@@ -1,0 +1,220 @@
+//! Times in prose. A number means a time only beside a word that says so: `try again in 20s`, `wait 46
+//! seconds`, `resets 4am`, `您的限额将在 … 重置`.
+
+use super::{Frame, Stated, clock, duration};
+
+pub(super) fn stated(text: &str, frame: &Frame<'_>) -> Stated {
+    let mut stated = Stated::default();
+    if !text.bytes().any(|byte| byte.is_ascii_digit()) && !text.contains("midnight") {
+        return stated;
+    }
+    for line in text.split('\n') {
+        if !ANCHORS.iter().any(|anchor| line.contains(anchor)) {
+            continue;
+        }
+        if let Some(seconds) = wait(line)
+            && let Some(found) = Stated::wait(seconds)
+        {
+            stated = stated.later(found);
+        }
+        if let Some(found) = moment(line, frame) {
+            stated = stated.later(found);
+        }
+    }
+    stated
+}
+
+/// The wait of the first number that a word of waiting stands before (or after).
+fn wait(line: &str) -> Option<f64> {
+    let mut at = 0;
+    while let Some(start) = next_number(line, at) {
+        let rest = line.get(start..)?;
+        let digits = duration::number(rest).map_or(1, |(_, length)| length);
+        at = start + digits.max(1);
+        let before = line.get(..start)?.trim_end();
+        let before =
+            FILLERS.iter().find_map(|filler| before.strip_suffix(filler)).unwrap_or(before).trim_end();
+        let told = WAITS.iter().any(|word| before.ends_with(word));
+        if let Some((seconds, length)) = duration::parse(rest) {
+            let after = rest.get(length..)?.trim_start();
+            if told || AFTERS.iter().any(|word| after.starts_with(word)) {
+                return Some(seconds);
+            }
+            at = start + length;
+        } else if BARE.iter().any(|word| before.ends_with(word)) {
+            let (seconds, length) = duration::number(rest)?;
+            let after = rest.get(length..)?;
+            if !after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-' || c == '/' || c == ':') {
+                return Some(seconds);
+            }
+        }
+    }
+    None
+}
+
+fn moment(line: &str, frame: &Frame<'_>) -> Option<Stated> {
+    if let Some(stated) = line.rsplit_once('|').and_then(|(_, epoch)| epoch_at(epoch.trim_start(), frame)) {
+        return Some(stated);
+    }
+    // A full date may stand on either side of its word.
+    let mut at = 0;
+    while let Some(start) = next_number(line, at) {
+        let rest = line.get(start..)?;
+        at = start + rest.bytes().take_while(u8::is_ascii_digit).count().max(1);
+        if at == start + 4
+            && rest.get(4..).is_some_and(|rest| rest.starts_with(['-', '/', '年']))
+            && let Some(stated) = clock::moment(rest, frame).and_then(|moment| Stated::moment(moment, frame))
+        {
+            return Some(stated);
+        }
+    }
+    MOMENTS.iter().find_map(|anchor| {
+        line.match_indices(anchor)
+            .find_map(|(start, _)| after_anchor(line.get(start + anchor.len()..)?, frame))
+    })
+}
+
+fn after_anchor(rest: &str, frame: &Frame<'_>) -> Option<Stated> {
+    let mut end = rest.len().min(REACH);
+    while !rest.is_char_boundary(end) {
+        end -= 1;
+    }
+    let starts = rest.get(..end)?.char_indices().filter(|(at, character)| {
+        let before = rest.get(..*at).and_then(|text| text.chars().next_back());
+        (character.is_alphanumeric())
+            && before.is_none_or(|before| !before.is_alphanumeric() || !before.is_ascii())
+    });
+    for (start, _) in starts {
+        let candidate = rest.get(start..)?;
+        if let Some(stated) = epoch_at(candidate, frame) {
+            return Some(stated);
+        }
+        if let Some(stated) = clock::moment(candidate, frame).and_then(|moment| Stated::moment(moment, frame))
+        {
+            return Some(stated);
+        }
+    }
+    None
+}
+
+/// Ten or thirteen digits.
+fn epoch_at(text: &str, frame: &Frame<'_>) -> Option<Stated> {
+    let length = text.bytes().take_while(u8::is_ascii_digit).count();
+    if length != 10 && length != 13 {
+        return None;
+    }
+    Stated::number(text.get(..length)?.parse().ok()?, frame)
+}
+
+fn next_number(line: &str, from: usize) -> Option<usize> {
+    let bytes = line.as_bytes();
+    (from..bytes.len()).find(|at| {
+        let digit = bytes.get(*at).is_some_and(u8::is_ascii_digit);
+        let inside = at
+            .checked_sub(1)
+            .and_then(|before| bytes.get(before))
+            .is_some_and(|before| before.is_ascii_alphanumeric() || *before == b'.');
+        digit && !inside
+    })
+}
+
+/// A line without any of these states no time.
+const ANCHORS: [&str; 22] = [
+    "reset",
+    "again",
+    "retry",
+    "wait",
+    "available",
+    "access",
+    "until",
+    "refresh",
+    "renew",
+    "resume",
+    "cool",
+    "limit reached|",
+    "重置",
+    "恢复",
+    "重试",
+    "再试",
+    "可继续",
+    "刷新",
+    "等待",
+    "解除",
+    "后可",
+    "次日",
+];
+/// Words that a wait follows.
+const WAITS: [&str; 34] = [
+    "again in",
+    "again after",
+    "again within",
+    "retry in",
+    "retry after",
+    "retry-after",
+    "retry-after:",
+    "retrying in",
+    "retry_after",
+    "retry_after:",
+    "wait",
+    "wait for",
+    "reset in",
+    "resets in",
+    "reset after",
+    "resets after",
+    "refresh in",
+    "refreshes in",
+    "renews in",
+    "available in",
+    "resume in",
+    "back in",
+    "cooldown for",
+    "cool down for",
+    "reset in:",
+    "resets in:",
+    "请在",
+    "请等待",
+    "等待",
+    "将在",
+    "请于",
+    "reset time:",
+    "retry after:",
+    "waiting",
+];
+/// Words that follow a wait.
+const AFTERS: [&str; 9] = [
+    "before retrying",
+    "before trying",
+    "before making",
+    "后重试",
+    "后再试",
+    "后恢复",
+    "后重置",
+    "后可",
+    "之后",
+];
+/// Words after which a bare number is seconds.
+const BARE: [&str; 6] =
+    ["retry after", "retry-after", "retry-after:", "retry_after", "retry_after:", "retry after:"];
+const FILLERS: [&str; 9] =
+    ["about", "approximately", "around", "at least", "up to", "another", "~", "约", ":"];
+/// Words that a moment follows.
+const MOMENTS: [&str; 16] = [
+    "resets",
+    "reset",
+    "again",
+    "regain access",
+    "access",
+    "available",
+    "until",
+    "retry",
+    "refresh",
+    "renew",
+    "resume",
+    "重置",
+    "恢复",
+    "重试",
+    "刷新",
+    "将于",
+];
+/// How far behind its word a moment may begin.
+const REACH: usize = 40;
