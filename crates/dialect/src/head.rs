@@ -95,9 +95,10 @@ pub fn head(body: &[u8], dialect: Dialect) -> Result<Head<'_>, HeadError> {
     let mut members = root.members();
     let mut head = Head::default();
     let mut empty = true;
-    for (key, value) in members.by_ref() {
+    while let Some((key, value)) = members.next() {
         empty = false;
-        head.read(&key.name(), value, dialect);
+        let end = head.read(&key.name(), value, dialect);
+        members.resume(end);
     }
     if let Some(at) = members.fault() {
         return Err(HeadError::Malformed(at));
@@ -109,7 +110,8 @@ pub fn head(body: &[u8], dialect: Dialect) -> Result<Head<'_>, HeadError> {
 }
 
 impl<'a> Head<'a> {
-    fn read(&mut self, key: &str, value: Json<'a>, dialect: Dialect) {
+    /// Reads one member; returns its end if that was come across.
+    fn read(&mut self, key: &str, value: Json<'a>, dialect: Dialect) -> Option<usize> {
         match key {
             "model" => {
                 self.model = value.text();
@@ -137,16 +139,24 @@ impl<'a> Head<'a> {
             "metadata" => self.user_id = value.get("user_id").and_then(filled),
             "messages" | "contents" => {
                 self.has_messages = true;
-                self.messages = Some(value.elements().count() as u64);
+                return self.count_turns(&value);
             }
             "input" => {
                 self.has_input = true;
-                if value.is_array() {
-                    self.messages = Some(value.elements().count() as u64);
-                }
+                return self.count_turns(&value);
             }
             _ => {}
         }
+        None
+    }
+
+    fn count_turns(&mut self, value: &Json<'a>) -> Option<usize> {
+        if !value.is_array() {
+            return None;
+        }
+        let mut turns = value.elements();
+        self.messages = Some(turns.by_ref().count() as u64);
+        turns.end()
     }
 }
 

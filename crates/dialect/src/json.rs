@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use memchr::memchr2;
+use memchr::memchr;
 
 /// One value, by where it begins.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ impl<'a> Json<'a> {
         }
         let range = self.range()?;
         let inner = &self.doc[range.start + 1..range.end - 1];
-        if memchr::memchr(b'\\', inner).is_none() {
+        if memchr(b'\\', inner).is_none() {
             return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
         }
         serde_json::from_slice::<String>(&self.doc[range]).ok().map(Cow::Owned)
@@ -128,7 +128,7 @@ pub(crate) struct Key<'a>(&'a [u8]);
 impl<'a> Key<'a> {
     /// The name, copied only if it has escapes.
     pub(crate) fn name(&self) -> Cow<'a, str> {
-        if memchr::memchr(b'\\', self.0).is_none() {
+        if memchr(b'\\', self.0).is_none() {
             return String::from_utf8_lossy(self.0);
         }
         let quoted = [b"\"", self.0, b"\""].concat();
@@ -150,6 +150,16 @@ impl Members<'_> {
     /// A walk over nothing.
     pub(crate) fn none() -> Self {
         Self { walk: Walk::over() }
+    }
+
+    /// The offset behind the object, once the walk has come to its end.
+    pub(crate) fn end(&self) -> Option<usize> {
+        self.walk.end
+    }
+
+    /// Goes on at `end`, behind the present value, where that is known; spares walking the value again.
+    pub(crate) fn resume(&mut self, end: Option<usize>) {
+        self.walk.resume(end);
     }
 
     /// The offset at which the object turned out to be malformed or cut short.
@@ -184,6 +194,18 @@ pub(crate) struct Elements<'a> {
     walk: Walk<'a>,
 }
 
+impl Elements<'_> {
+    /// The offset behind the array, once the walk has come to its end.
+    pub(crate) fn end(&self) -> Option<usize> {
+        self.walk.end
+    }
+
+    /// Goes on at `end`, behind the present value, where that is known; spares walking the value again.
+    pub(crate) fn resume(&mut self, end: Option<usize>) {
+        self.walk.resume(end);
+    }
+}
+
 impl<'a> Iterator for Elements<'a> {
     type Item = Json<'a>;
 
@@ -205,12 +227,14 @@ struct Walk<'a> {
     in_value: bool,
     first: bool,
     done: bool,
+    /// The offset behind the closing bracket, once that is reached.
+    end: Option<usize>,
     fault: Option<usize>,
 }
 
 impl<'a> Walk<'a> {
     fn over() -> Self {
-        Self { doc: &[], close: 0, at: 0, in_value: false, first: true, done: true, fault: None }
+        Self { doc: &[], close: 0, at: 0, in_value: false, first: true, done: true, end: None, fault: None }
     }
 
     fn into(value: &Json<'a>, open: u8, close: u8) -> Self {
@@ -234,6 +258,7 @@ impl<'a> Walk<'a> {
         match self.doc.get(at) {
             Some(byte) if *byte == self.close => {
                 self.done = true;
+                self.end = Some(at + 1);
                 None
             }
             Some(b',') if !self.first => Some(skip_space(self.doc, at + 1)),
@@ -253,6 +278,13 @@ impl<'a> Walk<'a> {
                 Some(())
             }
             Some(_) | None => self.fail(start),
+        }
+    }
+
+    fn resume(&mut self, end: Option<usize>) {
+        if let Some(end) = end {
+            self.at = end;
+            self.in_value = false;
         }
     }
 
@@ -299,15 +331,26 @@ fn skip_container(doc: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-fn skip_string(doc: &[u8], at: usize) -> Option<usize> {
-    let mut at = at + 1;
-    loop {
-        let rest = doc.get(at..)?;
-        let found = at + memchr2(b'"', b'\\', rest)?;
-        if doc[found] == b'"' {
-            return Some(found + 1);
+/// Most strings are short, so the first bytes are looked at one by one. Behind them only quotes are searched:
+/// escapes are many in long texts, and matter only right before a quote.
+fn skip_string(doc: &[u8], open: usize) -> Option<usize> {
+    let start = open + 1;
+    let mut at = start;
+    while at < start + SHORT {
+        match doc.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
         }
-        at = found + 2;
+    }
+    let from = at;
+    loop {
+        let quote = at + memchr(b'"', doc.get(at..)?)?;
+        let escapes = doc[from..quote].iter().rev().take_while(|byte| **byte == b'\\').count();
+        if escapes % 2 == 0 {
+            return Some(quote + 1);
+        }
+        at = quote + 1;
     }
 }
 
@@ -317,5 +360,8 @@ fn skip_space(doc: &[u8], mut at: usize) -> usize {
     }
     at
 }
+
+/// Bytes of a string that are looked at one by one.
+const SHORT: usize = 24;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";

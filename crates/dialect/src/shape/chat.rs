@@ -11,11 +11,12 @@ use crate::{AnswerKind, ClientError, EventKind, Usage, json::Json};
 /// Reads one chunk.
 pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
     let (mut chunk, mut error, mut counted, mut known) = (Chunk::default(), false, false, false);
-    for (key, value) in root.members() {
+    let mut members = root.members();
+    while let Some((key, value)) = members.next() {
         match &*key.name() {
             "choices" => {
                 known = true;
-                value.elements().for_each(|choice| chunk.read(&choice));
+                members.resume(chunk.read(&value));
             }
             "usage" if value.is_filled_container() => {
                 counted = true;
@@ -37,7 +38,9 @@ pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
     let mut chunk = Chunk::default();
     for (key, value) in root.members() {
         match &*key.name() {
-            "choices" => value.elements().for_each(|choice| chunk.read(&choice)),
+            "choices" => {
+                chunk.read(&value);
+            }
             "usage" => counted.join(usage(&value)),
             _ => {}
         }
@@ -114,12 +117,20 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn read(&mut self, choice: &Json<'_>) {
-        for (key, value) in choice.members() {
+    /// Reads the choices; returns the end of their array.
+    fn read(&mut self, choices: &Json<'_>) -> Option<usize> {
+        let mut elements = choices.elements();
+        while let Some(choice) = elements.next() {
+            elements.resume(self.read_choice(&choice));
+        }
+        elements.end()
+    }
+
+    fn read_choice(&mut self, choice: &Json<'_>) -> Option<usize> {
+        let mut members = choice.members();
+        while let Some((key, value)) = members.next() {
             match &*key.name() {
-                "delta" | "message" => {
-                    self.content |= value.members().any(|(key, value)| is_content(&key.name(), &value))
-                }
+                "delta" | "message" => members.resume(self.read_delta(&value)),
                 "text" => self.content |= value.is_filled_string(),
                 "finish_reason" => {
                     let reason = value.text().filter(|reason| !reason.is_empty());
@@ -130,6 +141,15 @@ impl Chunk {
                 _ => {}
             }
         }
+        members.end()
+    }
+
+    fn read_delta(&mut self, delta: &Json<'_>) -> Option<usize> {
+        let mut members = delta.members();
+        for (key, value) in members.by_ref() {
+            self.content |= is_content(&key.name(), &value);
+        }
+        members.end()
     }
 }
 

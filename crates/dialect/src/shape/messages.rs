@@ -3,6 +3,8 @@
 //! A stream is named events from `message_start` to `message_stop`; the stop reason comes with the
 //! `message_delta` before the end.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 
@@ -11,43 +13,59 @@ use crate::{AnswerKind, ClientError, EventKind, Usage, json::Json};
 
 /// Reads one event.
 pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
-    let mut kind = None;
-    let mut error = false;
+    let mut fields = Fields::default();
     for (key, value) in root.members() {
-        if key.is("type") {
-            kind = value.text();
+        match &*key.name() {
+            "type" => fields.kind = value.text(),
+            "message" => fields.message = Some(value),
+            "content_block" => fields.filled |= is_filled_block(&value),
+            "delta" => {
+                fields.filled |= is_filled_delta(&value);
+                fields.stopped |= value.get("stop_reason").is_some_and(|reason| reason.is_filled_string());
+            }
+            "usage" => fields.usage = Some(value),
+            _ => fields.error |= is_error_member(key, &value),
         }
-        error |= is_error_member(key, &value);
     }
-    if error {
-        return EventKind::Error;
-    }
-    match kind.as_deref() {
-        Some("ping") => EventKind::Ping,
-        Some("message_start") => {
-            let counted = root.get("message").and_then(|message| message.get("usage"));
-            facts.usage.join(counted.map(|counted| usage(&counted)).unwrap_or_default());
-            EventKind::Preamble
+    fields.read(facts)
+}
+
+#[derive(Default)]
+struct Fields<'a> {
+    kind: Option<Cow<'a, str>>,
+    message: Option<Json<'a>>,
+    usage: Option<Json<'a>>,
+    filled: bool,
+    stopped: bool,
+    error: bool,
+}
+
+impl Fields<'_> {
+    fn read(&self, facts: &mut Facts) -> EventKind {
+        if self.error {
+            return EventKind::Error;
         }
-        Some("content_block_start") => {
-            content_if(root.get("content_block").is_some_and(|block| is_filled_block(&block)))
+        match self.kind.as_deref() {
+            Some("ping") => EventKind::Ping,
+            Some("error") => EventKind::Error,
+            Some("content_block_start" | "content_block_delta") if self.filled => EventKind::Content,
+            Some("content_block_start" | "content_block_delta" | "content_block_stop") => EventKind::Preamble,
+            Some("message_start") => {
+                let counted = self.message.and_then(|message| message.get("usage"));
+                facts.usage.join(counted.map(|counted| usage(&counted)).unwrap_or_default());
+                EventKind::Preamble
+            }
+            Some("message_delta") => {
+                facts.finish |= self.stopped;
+                facts.usage.join(self.usage.map(|counted| usage(&counted)).unwrap_or_default());
+                EventKind::Usage
+            }
+            Some("message_stop") => {
+                facts.ended = true;
+                EventKind::Terminal { finish: facts.finish }
+            }
+            Some(_) | None => EventKind::Other,
         }
-        Some("content_block_delta") => {
-            content_if(root.get("delta").is_some_and(|delta| is_filled_delta(&delta)))
-        }
-        Some("content_block_stop") => EventKind::Preamble,
-        Some("message_delta") => {
-            let reason = root.get("delta").and_then(|delta| delta.get("stop_reason"));
-            facts.finish |= reason.is_some_and(|reason| reason.is_filled_string());
-            let counted = root.get("usage").map(|counted| usage(&counted));
-            facts.usage.join(counted.unwrap_or_default());
-            EventKind::Usage
-        }
-        Some("message_stop") => {
-            facts.ended = true;
-            EventKind::Terminal { finish: facts.finish }
-        }
-        Some(_) | None => EventKind::Other,
     }
 }
 
@@ -129,10 +147,6 @@ pub(crate) fn limit_headers(error: &ClientError, headers: &mut HeaderMap) {
         let seconds = retry_at.as_second() + i64::from(retry_at.subsec_nanosecond() > 0);
         headers.insert(UNIFIED_RESET, HeaderValue::from(seconds));
     }
-}
-
-fn content_if(is_content: bool) -> EventKind {
-    if is_content { EventKind::Content } else { EventKind::Preamble }
 }
 
 /// A block that carries something in its first event: a tool's name, redacted thinking, a tool's result.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use expect_test::{Expect, expect};
 
 /// Each event alone, at the beginning of a stream.
-fn check(dialect: Dialect, events: &[&str], expected: Expect) {
+fn check(dialect: Dialect, events: &[&str], expected: &Expect) {
     let table: String = events
         .iter()
         .map(|event| {
@@ -61,7 +61,7 @@ fn chat_events_are_told_apart() {
     check(
         Dialect::OpenAiChat,
         &events,
-        expect![[r#"
+        &expect![[r#"
         [Comment] : OPENROUTER PROCESSING
         [Ping] event: ping
         [Comment] data:
@@ -132,7 +132,7 @@ fn responses_events_are_told_apart() {
     check(
         Dialect::OpenAiResponses,
         &events,
-        expect![[r#"
+        &expect![[r#"
         [Preamble] data: {"type":"response.created","sequence_number":0,"response":{"id":"r","error":null,"output":[]}}
         [Preamble] data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"r"}}
         [Preamble] data: {"type":"response.output_item.added","item":{"type":"message","content":[]}}
@@ -188,7 +188,7 @@ fn messages_events_are_told_apart() {
     check(
         Dialect::AnthropicMessages,
         &events,
-        expect![[r#"
+        &expect![[r#"
         [Preamble] data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":3}}}
         [Ping] data: {"type":"ping"}
         [Ping] event: ping⏎data: {"type": "ping"}
@@ -232,7 +232,7 @@ fn gemini_events_are_told_apart() {
     check(
         Dialect::Gemini,
         &events,
-        expect![[r#"
+        &expect![[r#"
         [Content] data: {"candidates":[{"content":{"role":"model","parts":[{"text":"Hi"}]}}]}
         [Content] data: {"candidates":[{"content":{"parts":[{"text":"Hm","thought":true}]}}]}
         [Preamble] data: {"candidates":[{"content":{"parts":[{"text":""}]}}]}

@@ -1,5 +1,7 @@
 //! What the crate promises, through its public face.
 
+#![cfg(test)]
+
 mod address;
 mod answer;
 mod credential;

@@ -205,7 +205,7 @@ proptest! {
         prop_assert_eq!(head.store, body.get("store").and_then(Value::as_bool));
         prop_assert_eq!(
             head.messages,
-            body.get("messages").map(|it| it.as_array().map_or(0, |turns| turns.len() as u64))
+            body.get("messages").and_then(Value::as_array).map(|turns| turns.len() as u64)
         );
         if let Some(limit) = body.get("max_tokens").and_then(Value::as_u64) {
             prop_assert_eq!(head.max_tokens, Some(limit));
