@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::{
     Pending, Store, StoreError,
-    keys::next_id,
     rows::{count, millis, moment, moment_or_none, signed},
+    sequence::next_id,
 };
 
 /// One run of the process.

@@ -8,8 +8,9 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     Pending, Secret, Store, StoreError,
-    keys::{Origin, next_id},
-    rows::{count, millis, moment, moment_or_none, signed},
+    keys::Origin,
+    rows::{count, millis, moment, moment_or_none, now, signed},
+    sequence::next_id,
 };
 
 /// What a client key may do. An empty list or a missing number sets no limit.
@@ -93,7 +94,7 @@ impl Store {
                 prefix: secret.expose().chars().take(PREFIX_SHOWN).collect(),
                 hash: token_hash(secret.expose()),
                 limits: new.limits,
-                created_at: Timestamp::now(),
+                created_at: now(),
                 expires_at: new.expires_at,
                 version: 1,
             };
@@ -116,7 +117,7 @@ impl Store {
                     .optional()?;
                 let (id, created_at, version) = match known {
                     Some(known) => known,
-                    None => (next_id(transaction, "client")?, Timestamp::now(), 1),
+                    None => (next_id(transaction, "client")?, now(), 1),
                 };
                 let row = ClientRow {
                     id,

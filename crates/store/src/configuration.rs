@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::{
     Pending, Secret, Store, StoreError,
-    keys::next_id,
     rows::{count, millis, moment, signed},
+    sequence::next_id,
     vault::Place,
 };
 

@@ -99,7 +99,17 @@ pub enum StoreError {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        if is_failing(&error) { Self::Failing(error.to_string()) } else { Self::Database(error) }
+        Self::Database(error)
+    }
+}
+
+impl StoreError {
+    /// The error as its caller sees it: a failing file apart from a refused operation.
+    pub(crate) fn outward(self) -> Self {
+        match self {
+            Self::Database(error) if is_failing(&error) => Self::Failing(error.to_string()),
+            other => other,
+        }
     }
 }
 

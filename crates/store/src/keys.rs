@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Pending, Secret, Store, StoreError,
     rows::{count, millis, moment, signed},
+    sequence::next_id,
     vault::{Place, Vault},
 };
 
@@ -252,12 +253,6 @@ impl Store {
     }
 }
 
-/// The next id of a kind of object; ids are never given twice.
-pub(crate) fn next_id(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<u64> {
-    let id: i64 = transaction.prepare_cached(NEXT)?.query_row([name], |row| row.get(0))?;
-    Ok(u64::try_from(id).unwrap_or(0))
-}
-
 fn provision(
     transaction: &Transaction<'_>,
     vault: &Vault,
@@ -380,8 +375,6 @@ fn place(row: &str) -> Place<'_> {
     Place { table: "api_key", row, version: 1 }
 }
 
-const NEXT: &str = "INSERT INTO sequence (name, last) VALUES (?1, 1)
-    ON CONFLICT (name) DO UPDATE SET last = sequence.last + 1 RETURNING last";
 const ABSENT: &str = "UPDATE api_key SET present = 0 WHERE provider = ?1 AND origin = 'file'";
 const BY_FINGERPRINT: &str = "SELECT id FROM api_key WHERE provider = ?1 AND fingerprint = ?2";
 const BY_LABEL: &str = "SELECT id FROM api_key WHERE provider = ?1 AND label = ?2 AND origin = 'file' AND present = 0 ORDER BY id LIMIT 1";

@@ -35,6 +35,7 @@ pub mod requests;
 mod retention;
 mod rows;
 mod secret;
+mod sequence;
 pub mod sessions;
 pub mod traffic;
 pub mod unknown;

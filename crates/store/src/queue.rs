@@ -8,7 +8,7 @@ use std::{
 };
 
 use backstop_triage::Timestamp;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockWriteGuard};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -60,6 +60,7 @@ pub(crate) type Operation =
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     wake: Condvar,
+    flushing: RwLock<()>,
 }
 
 /// What waits, and what is known about the store.
@@ -102,7 +103,7 @@ impl History {
             request_bytes,
             key_errors: self.key_errors.drain(..self.key_errors.len().min(CHUNK)).collect(),
             unknown: std::mem::take(&mut self.unknown),
-            sums: std::mem::take(&mut self.sums),
+            sums: Sums::default(),
         }
     }
 
@@ -147,7 +148,7 @@ impl Queue {
             stats: Stats::default(),
             mirror,
         };
-        Self { waiting: Mutex::new(waiting), wake: Condvar::new() }
+        Self { waiting: Mutex::new(waiting), wake: Condvar::new(), flushing: RwLock::new(()) }
     }
 
     /// Takes states in; the newest of a subject wins.
@@ -203,7 +204,7 @@ impl Queue {
             None
         };
         if let Some(refusal) = refusal {
-            drop(sender.send(Err(refusal)));
+            let _gone = sender.send(Err(refusal));
             return pending;
         }
         waiting.operations.push_back(Box::new(move |connection| {
@@ -215,11 +216,8 @@ impl Queue {
                 Err(StoreError::Database(error)) if crate::error::is_failing(error) => Err(copy(error)),
                 Ok(_) | Err(_) => Ok(()),
             };
-            let result = result.map_err(|error| match error {
-                StoreError::Database(error) => StoreError::from(error),
-                other => other,
-            });
-            drop(sender.send(result));
+            let result = result.map_err(StoreError::outward);
+            let _gone = sender.send(result);
             fault
         }));
         drop(waiting);
@@ -276,9 +274,26 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// A copy of the sums that wait, so that statistics include the last second.
-    pub(crate) fn waiting_sums(&self) -> Sums {
-        self.waiting.lock().history.sums.clone()
+    /// Reads sums from the database together with those that wait, none missing and none counted twice.
+    pub(crate) fn with_waiting_sums<T>(
+        &self,
+        read: impl FnOnce(Sums) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let _no_flush = self.flushing.read();
+        let sums = self.waiting.lock().history.sums.clone();
+        read(sums)
+    }
+
+    /// Takes the sums out for a flush, unless somebody is reading them; the guard is held until they are written.
+    pub(crate) fn take_sums(&self) -> Option<(RwLockWriteGuard<'_, ()>, Sums)> {
+        let guard = self.flushing.try_write()?;
+        let sums = std::mem::take(&mut self.waiting.lock().history.sums);
+        Some((guard, sums))
+    }
+
+    /// Takes back sums that could not be written.
+    pub(crate) fn put_back_sums(&self, sums: Sums) {
+        self.waiting.lock().history.sums.absorb(sums);
     }
 
     pub(crate) fn set_retention(&self, retention: Retention) {
@@ -367,6 +382,14 @@ impl Queue {
 
     pub(crate) fn recovered(&self) -> Option<Failing> {
         self.waiting.lock().stats.failing.take()
+    }
+
+    /// Counts history that can never be written.
+    pub(crate) fn dropped(&self, history: &History) {
+        let mut waiting = self.waiting.lock();
+        waiting.stats.dropped_requests += history.requests.len() as u64;
+        waiting.stats.dropped_key_errors += history.key_errors.len() as u64;
+        waiting.stats.dropped_unknown += history.unknown.len() as u64;
     }
 
     pub(crate) fn salvaged(&self) {

@@ -33,9 +33,9 @@ impl Readers {
         };
         let connection = match idle {
             Some(connection) => connection,
-            None => self.connect()?,
+            None => self.connect().map_err(StoreError::outward)?,
         };
-        let value = read(&connection)?;
+        let value = read(&connection).map_err(StoreError::outward)?;
         let mut idle = self.idle.lock();
         if idle.generation == generation && idle.connections.len() < KEPT {
             idle.connections.push(connection);

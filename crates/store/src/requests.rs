@@ -11,6 +11,7 @@ use crate::{
     key_errors::{MESSAGE, parse_scope},
     page,
     rows::{containing, count, count_or_none, cut, millis, moment, signed},
+    sequence::next_ids,
 };
 
 /// One request of a client, as it ended.
@@ -306,8 +307,12 @@ impl RequestFilter {
 
 /// Writes requests with their attempts and bodies.
 pub(crate) fn write(transaction: &Transaction<'_>, requests: &VecDeque<RequestRow>) -> rusqlite::Result<()> {
-    for request in requests {
-        let seq: i64 = transaction.prepare_cached(NEXT)?.query_row([], |row| row.get(0))?;
+    if requests.is_empty() {
+        return Ok(());
+    }
+    let last = next_ids(transaction, "request", requests.len())?;
+    let first = last + 1 - signed(requests.len() as u64);
+    for (seq, request) in (first..).zip(requests) {
         insert(transaction, seq, request)?;
         for (ordinal, attempt) in request.attempts.iter().enumerate() {
             insert_attempt(transaction, seq, ordinal, attempt)?;
@@ -459,7 +464,6 @@ fn read_attempt(row: &Row<'_>) -> Result<AttemptRow, StoreError> {
 
 const BODY: usize = 5 * 1024 * 1024;
 
-const NEXT: &str = "SELECT COALESCE(MAX(seq), 0) + 1 FROM request";
 const INSERT: &str = "INSERT INTO request (seq, id, at, client_id, client, operation, dialect, provider, model,
     served_provider, served_model, stream, fallback, outcome, status, class, duration_ms, first_content_ms,
     input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, cost_reported)

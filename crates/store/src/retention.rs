@@ -5,7 +5,10 @@ use std::time::Duration;
 use backstop_triage::Timestamp;
 use rusqlite::Connection;
 
-use crate::rows::{millis, signed};
+use crate::{
+    Pending, Store,
+    rows::{millis, signed},
+};
 
 /// How long history is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,14 @@ pub struct Retention {
 impl Default for Retention {
     fn default() -> Self {
         Self { requests: Some(7 * DAY), bodies: DAY, body_bytes: 256 * 1024 * 1024, audit: 365 * DAY }
+    }
+}
+
+impl Store {
+    /// Removes a piece of what is too old at once; whether there is more. The writer does so by itself every minute.
+    pub fn clean_up(&self) -> Pending<bool> {
+        let retention = self.inner.queue.retention();
+        self.write(move |transaction| Ok(clean(transaction, &retention, Timestamp::now())?))
     }
 }
 
@@ -66,9 +77,8 @@ const CHUNK: usize = 200;
 const OLD_REQUESTS: &str =
     "DELETE FROM request WHERE seq IN (SELECT seq FROM request WHERE at < ?1 ORDER BY at LIMIT 200)";
 const ORPHAN_ATTEMPTS: &str =
-    "DELETE FROM attempt WHERE request_seq < (SELECT COALESCE(MIN(seq), 0) FROM request)";
-const ORPHAN_BODIES: &str =
-    "DELETE FROM request_body WHERE request_seq < (SELECT COALESCE(MIN(seq), 0) FROM request)";
+    "DELETE FROM attempt WHERE request_seq < (SELECT COALESCE(MIN(seq), 9223372036854775807) FROM request)";
+const ORPHAN_BODIES: &str = "DELETE FROM request_body WHERE request_seq < (SELECT COALESCE(MIN(seq), 9223372036854775807) FROM request)";
 const OLD_UNKNOWN: &str = "DELETE FROM unknown_failure WHERE shape IN (SELECT shape FROM unknown_failure WHERE state <> 'open' AND last_at < ?1 LIMIT 200)";
 const OLD_BODIES: &str = "DELETE FROM request_body WHERE request_seq IN (SELECT request_seq FROM request_body WHERE at < ?1 LIMIT 200)";
 const BODY_BYTES: &str = "SELECT COALESCE(SUM(LENGTH(sealed)), 0) FROM request_body";

@@ -8,6 +8,11 @@ pub(crate) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
+/// This moment, as exactly as a column can hold it.
+pub(crate) fn now() -> Timestamp {
+    timestamp(millis(Timestamp::now()))
+}
+
 /// Reads a time column; a value out of range reads as 1970.
 pub(crate) fn moment(row: &Row<'_>, column: &str) -> rusqlite::Result<Timestamp> {
     row.get(column).map(timestamp)

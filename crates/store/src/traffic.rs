@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use backstop_triage::{KeyId, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 
 use crate::{
@@ -107,12 +107,15 @@ impl Store {
     /// Traffic by slot, provider and model, oldest slot first; includes what is not written yet.
     pub fn traffic(&self, range: Range, now: Timestamp) -> Result<Vec<TrafficRow>, StoreError> {
         let first = range.first_slot(now);
-        let mut sums = self.read(|connection| Ok(read(connection, first)?))?;
-        for (key, traffic) in self.inner.queue.waiting_sums().by_model {
-            if key.0 >= first {
-                sums.entry(key).or_default().absorb(traffic);
+        let sums = self.inner.queue.with_waiting_sums(|waiting| {
+            let mut sums = self.read(|connection| Ok(read(connection, first)?))?;
+            for (key, traffic) in waiting.by_model {
+                if key.0 >= first {
+                    sums.entry(key).or_default().absorb(traffic);
+                }
             }
-        }
+            Ok(sums)
+        })?;
         let rows = sums.into_iter().map(|((slot, provider, model), traffic)| TrafficRow {
             slot: Timestamp::from_millisecond(slot * SLOT_MS).unwrap_or_default(),
             provider,
@@ -124,42 +127,31 @@ impl Store {
 
     /// A key's attempts since it was added or its counts were reset.
     pub fn key_traffic(&self, key: KeyId) -> Result<KeyTraffic, StoreError> {
-        let mut total = self.read(|connection| {
-            let found = connection.prepare_cached(KEY_TOTAL)?.query_row([signed(key.0)], |row| {
-                Ok(KeyTraffic {
-                    succeeded: count(row, "succeeded")?,
-                    failed: count(row, "failed")?,
-                    last_at: Some(moment(row, "last_at")?),
-                })
-            });
-            Ok(found.optional()?.unwrap_or_default())
-        })?;
-        for ((waiting, _), traffic) in self.inner.queue.waiting_sums().by_key {
-            if waiting == key {
-                total.absorb(traffic);
-            }
-        }
-        Ok(total)
+        self.inner.queue.with_waiting_sums(|waiting| {
+            let mut total = self.read(|connection| {
+                let mut statement = connection.prepare_cached(KEY_TOTAL)?;
+                Ok(statement.query_row([signed(key.0)], read_key).optional()?.unwrap_or_default())
+            })?;
+            let of_key = waiting.by_key.into_iter().filter(|((waiting, _), _)| *waiting == key);
+            of_key.for_each(|(_, traffic)| total.absorb(traffic));
+            Ok(total)
+        })
     }
 
     /// The attempts of all keys, by key.
     pub fn all_key_traffic(&self) -> Result<BTreeMap<KeyId, KeyTraffic>, StoreError> {
-        let mut totals = self.read(|connection| {
-            let mut statement = connection.prepare_cached(KEY_TOTALS)?;
-            let rows = statement.query_map([], |row| {
-                let traffic = KeyTraffic {
-                    succeeded: count(row, "succeeded")?,
-                    failed: count(row, "failed")?,
-                    last_at: Some(moment(row, "last_at")?),
-                };
-                Ok((KeyId(count(row, "key_id")?), traffic))
+        self.inner.queue.with_waiting_sums(|waiting| {
+            let mut totals = self.read(|connection| {
+                let mut statement = connection.prepare_cached(KEY_TOTALS)?;
+                let rows =
+                    statement.query_map([], |row| Ok((KeyId(count(row, "key_id")?), read_key(row)?)))?;
+                Ok(rows.collect::<rusqlite::Result<BTreeMap<_, _>>>()?)
             })?;
-            Ok(rows.collect::<rusqlite::Result<BTreeMap<_, _>>>()?)
-        })?;
-        for ((key, _), traffic) in self.inner.queue.waiting_sums().by_key {
-            totals.entry(key).or_insert_with(KeyTraffic::default).absorb(traffic);
-        }
-        Ok(totals)
+            for ((key, _), traffic) in waiting.by_key {
+                totals.entry(key).or_default().absorb(traffic);
+            }
+            Ok(totals)
+        })
     }
 
     /// A key's attempts of the last 24 hours as 48 half hours, oldest first.
@@ -171,24 +163,19 @@ impl Store {
                 cell.absorb(traffic);
             }
         };
-        self.read(|connection| {
-            let mut statement = connection.prepare_cached(KEY_STRIP)?;
-            let mut rows = statement.query(params![signed(key.0), first])?;
-            while let Some(row) = rows.next()? {
-                let traffic = KeyTraffic {
-                    succeeded: count(row, "succeeded")?,
-                    failed: count(row, "failed")?,
-                    last_at: None,
-                };
-                add(row.get("slot")?, traffic);
-            }
+        self.inner.queue.with_waiting_sums(|waiting| {
+            self.read(|connection| {
+                let mut statement = connection.prepare_cached(KEY_STRIP)?;
+                let mut rows = statement.query(params![signed(key.0), first])?;
+                while let Some(row) = rows.next()? {
+                    add(row.get("slot")?, read_key(row)?);
+                }
+                Ok(())
+            })?;
+            let of_key = waiting.by_key.into_iter().filter(|((waiting, _), _)| *waiting == key);
+            of_key.for_each(|((_, slot), traffic)| add(slot, traffic));
             Ok(())
         })?;
-        for ((waiting, slot), traffic) in self.inner.queue.waiting_sums().by_key {
-            if waiting == key {
-                add(slot, traffic);
-            }
-        }
         Ok(strip)
     }
 }
@@ -295,6 +282,14 @@ fn read(connection: &Connection, first: i64) -> rusqlite::Result<BTreeMap<(i64, 
     rows.collect()
 }
 
+fn read_key(row: &Row<'_>) -> rusqlite::Result<KeyTraffic> {
+    Ok(KeyTraffic {
+        succeeded: count(row, "succeeded")?,
+        failed: count(row, "failed")?,
+        last_at: Some(moment(row, "last_at")?),
+    })
+}
+
 fn slot(at: Timestamp) -> i64 {
     millis(at).div_euclid(SLOT_MS)
 }
@@ -319,4 +314,5 @@ const ADD_KEY_TOTAL: &str =
 const LIST: &str = "SELECT * FROM traffic WHERE slot >= ?1 ORDER BY slot, provider, model";
 const KEY_TOTAL: &str = "SELECT succeeded, failed, last_at FROM key_total WHERE key_id = ?1";
 const KEY_TOTALS: &str = "SELECT key_id, succeeded, failed, last_at FROM key_total";
-const KEY_STRIP: &str = "SELECT slot, succeeded, failed FROM key_traffic WHERE key_id = ?1 AND slot >= ?2";
+const KEY_STRIP: &str =
+    "SELECT slot, succeeded, failed, last_at FROM key_traffic WHERE key_id = ?1 AND slot >= ?2";

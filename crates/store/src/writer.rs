@@ -28,7 +28,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::{
     OpenError, error, folder::Folder, key_errors, migrate, migrate::MigrateError, queue::History,
-    queue::Queue, queue::Work, readers::Readers, registers, requests, retention, traffic, unknown,
+    queue::Queue, queue::Work, readers::Readers, registers, requests, retention, sequence, traffic, unknown,
 };
 
 /// The writer thread's own state.
@@ -121,8 +121,8 @@ impl Writer {
             }
             wrote = true;
         }
-        if let Some(history) = &work.history {
-            if let Err(error) = write_history(connection, history) {
+        if let Some(history) = &mut work.history {
+            if let Err(error) = flush(&self.queue, connection, history) {
                 return self.fail(work, &error);
             }
             wrote = true;
@@ -295,11 +295,13 @@ fn connect(folder: &Folder) -> Result<Connection, MigrateError> {
     let mut connection = Connection::open(folder.database())?;
     connection.busy_timeout(Duration::from_millis(500))?;
     connection.set_prepared_statement_cache_capacity(64);
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "page_size", 2048)?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "journal_size_limit", 4 * 1024 * 1024)?;
     connection.pragma_update(None, "secure_delete", true)?;
     migrate::migrate(&mut connection)?;
+    // After the schema, so that a new database fits into a small disk once and not twice.
+    connection.pragma_update(None, "journal_mode", "WAL")?;
     Ok(connection)
 }
 
@@ -333,7 +335,7 @@ fn copy_readable(connection: &Connection, aside: &Path) -> rusqlite::Result<()> 
         }
     }
     connection.execute("DETACH DATABASE damaged", [])?;
-    Ok(())
+    sequence::repair(connection)
 }
 
 fn copy_table(connection: &Connection, table: &str) -> rusqlite::Result<()> {
@@ -363,6 +365,23 @@ fn write_states(connection: &mut Connection, work: &Work) -> rusqlite::Result<()
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     registers::write(&transaction, &work.states, Timestamp::now())?;
     transaction.commit()
+}
+
+/// Writes a chunk of history and the sums, unless somebody reads those; history that is refused is dropped.
+fn flush(queue: &Queue, connection: &mut Connection, history: &mut History) -> rusqlite::Result<()> {
+    let taken = queue.take_sums();
+    let _held = taken.map(|(guard, sums)| {
+        history.sums = sums;
+        guard
+    });
+    let Err(error) = write_history(connection, history) else { return Ok(()) };
+    queue.put_back_sums(std::mem::take(&mut history.sums));
+    if error::is_failing(&error) {
+        return Err(error);
+    }
+    tracing::error!(%error, "a piece of history cannot be written and is dropped");
+    queue.dropped(history);
+    Ok(())
 }
 
 fn write_history(connection: &mut Connection, history: &History) -> rusqlite::Result<()> {

@@ -1,0 +1,175 @@
+use backstop_store::{
+    KeySource, Secret, Store, StoreError,
+    keys::{Added, KeyEdit, NewKey, Origin},
+};
+use backstop_triage::{KeyId, ProviderId};
+
+use crate::open;
+
+fn key(label: &str, secret: &str) -> NewKey {
+    NewKey { label: label.into(), account: None, secret: Secret::new(secret) }
+}
+
+fn provider() -> ProviderId {
+    ProviderId::from("alpha")
+}
+
+fn labels(store: &Store) -> Vec<String> {
+    store.keys(&provider()).expect("readable").into_iter().map(|row| row.label).collect()
+}
+
+#[test]
+fn added_keys_keep_their_secret_and_their_order_over_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let added = store.add_keys(&provider(), vec![key("a", "sk-secret-a"), key("b", "sk-secret-b")]);
+    assert_eq!(added.wait().expect("added"), [Added::Added(KeyId(1)), Added::Added(KeyId(2))]);
+    store.reorder_keys(&provider(), vec![KeyId(2)]).wait().expect("moved");
+    drop(store);
+    let store = open(&folder);
+    assert_eq!(labels(&store), ["b", "a"]);
+    let secrets = store.key_secrets(&provider()).expect("readable");
+    assert_eq!(secrets[&KeyId(1)].as_ref().expect("opens").expose(), "sk-secret-a");
+    assert_eq!(secrets[&KeyId(2)].as_ref().expect("opens").expose(), "sk-secret-b");
+}
+
+#[test]
+fn a_secret_that_is_there_already_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let keys = vec![key("a", "sk-one"), key("b", "sk-two"), key("again", " sk-one\n")];
+    let added = store.add_keys(&provider(), keys).wait().expect("added");
+    assert_eq!(added[2], Added::Duplicate(KeyId(1)));
+    let elsewhere =
+        store.add_keys(&ProviderId::from("beta"), vec![key("a", "sk-one")]).wait().expect("added");
+    assert_eq!(elsewhere, [Added::Added(KeyId(3))]);
+}
+
+#[test]
+fn keys_of_the_file_keep_their_id_with_their_secret() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let first = vec![key("a", "sk-one"), key("b", "sk-two")];
+    assert_eq!(store.provision_keys(&provider(), first).wait().expect("known"), [KeyId(1), KeyId(2)]);
+    let turned = vec![key("renamed", "sk-two"), key("b", "sk-three")];
+    assert_eq!(store.provision_keys(&provider(), turned).wait().expect("known"), [KeyId(2), KeyId(3)]);
+    assert_eq!(labels(&store), ["renamed", "b"]);
+    let back = vec![key("a", "sk-one")];
+    assert_eq!(store.provision_keys(&provider(), back).wait().expect("known"), [KeyId(1)]);
+    let rows = store.keys(&provider()).expect("readable");
+    assert_eq!((rows.len(), rows[0].origin), (1, Origin::File));
+    assert!(store.key_secrets(&provider()).expect("readable").is_empty());
+}
+
+#[test]
+fn an_id_is_never_given_twice() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let _added = store.add_keys(&provider(), vec![key("a", "sk-one")]).wait().expect("added");
+    assert_eq!(store.remove_keys(vec![KeyId(1), KeyId(99)]).wait().expect("removed"), [KeyId(1)]);
+    let again = store.add_keys(&provider(), vec![key("a", "sk-one")]).wait().expect("added");
+    assert_eq!(again, [Added::Added(KeyId(2))]);
+}
+
+#[test]
+fn an_edit_on_an_old_version_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let _added = store.add_keys(&provider(), vec![key("a", "sk-one")]).wait().expect("added");
+    let edit = |label: &str| KeyEdit { label: Some(label.into()), account: None, version: Some(1) };
+    assert_eq!(store.edit_key(KeyId(1), edit("b")).wait().expect("edited"), 2);
+    let refused = store.edit_key(KeyId(1), edit("c")).wait();
+    assert!(matches!(refused, Err(StoreError::Changed { current: 2, .. })));
+    assert_eq!(labels(&store), ["b"]);
+}
+
+#[test]
+fn a_damaged_secret_locks_its_key_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let keys = vec![key("a", "sk-one"), key("b", "sk-two"), key("c", "sk-three")];
+    let _added = store.add_keys(&provider(), keys).wait().expect("added");
+    drop(store);
+    let database = rusqlite::Connection::open(folder.path().join("backstop.db")).expect("opens");
+    let swap = "UPDATE api_key SET sealed = (SELECT sealed FROM api_key WHERE id = 3) WHERE id = 1";
+    database.execute(swap, []).expect("swapped");
+    drop(database);
+    let secrets = open(&folder).key_secrets(&provider()).expect("readable");
+    assert!(matches!(secrets[&KeyId(1)], Err(StoreError::Locked(_))));
+    assert_eq!(secrets[&KeyId(2)].as_ref().expect("opens").expose(), "sk-two");
+}
+
+#[test]
+fn without_its_key_file_the_store_opens_and_its_secrets_are_locked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let _added = store.add_keys(&provider(), vec![key("a", "sk-one")]).wait().expect("added");
+    drop(store);
+    let file = folder.path().join("master.key");
+    let kept = std::fs::read(&file).expect("a key file");
+    std::fs::remove_file(&file).expect("removed");
+    let store = open(&folder);
+    assert_eq!(store.stats().locked.as_deref(), Some("the key file is missing; restore it from a backup"));
+    assert!(!file.exists(), "a new key file would hide the loss of the old one");
+    assert!(matches!(
+        store.key_secrets(&provider()).expect("readable")[&KeyId(1)],
+        Err(StoreError::Locked(_))
+    ));
+    let refused = store.add_keys(&provider(), vec![key("b", "sk-two")]).wait();
+    assert!(matches!(refused, Err(StoreError::Locked(_))));
+    assert_eq!(store.provision_keys(&provider(), vec![key("f", "sk-f")]).wait().expect("known").len(), 1);
+    drop(store);
+    std::fs::write(&file, kept).expect("restored");
+    assert_eq!(open(&folder).stats().locked, None);
+}
+
+#[test]
+fn rekeying_changes_the_key_file_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let _added = store.add_keys(&provider(), vec![key("a", "sk-one")]).wait().expect("added");
+    let file = folder.path().join("master.key");
+    let old = std::fs::read(&file).expect("a key file");
+    store.rekey().wait().expect("rekeyed");
+    assert_ne!(std::fs::read(&file).expect("a key file"), old);
+    drop(store);
+    let store = open(&folder);
+    assert_eq!(
+        store.key_secrets(&provider()).expect("readable")[&KeyId(1)].as_ref().expect("opens").expose(),
+        "sk-one"
+    );
+    drop(store);
+    std::fs::write(&file, old).expect("the old key again");
+    assert!(open(&folder).stats().locked.is_some());
+}
+
+#[test]
+fn the_key_can_come_from_elsewhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let credential = folder.path().join("credential");
+    std::fs::write(&credential, "ab".repeat(32)).expect("written");
+    let data = folder.path().join("data");
+    let source = KeySource::File(credential.clone());
+    let store = Store::open_with(&data, &source).expect("opens");
+    assert_eq!(store.stats().locked, None);
+    assert!(!data.join("master.key").exists());
+    drop(store);
+    std::fs::write(&credential, "no key").expect("written");
+    let error = Store::open_with(&data, &source).expect_err("not a key");
+    assert!(error.is_permanent());
+    assert!(error.to_string().contains("it is not 64 hexadecimal digits"), "{error}");
+}
+
+#[test]
+fn ten_thousand_keys_are_listed_and_moved_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let keys = (0..10_000).map(|number| key(&number.to_string(), &format!("sk-{number}"))).collect();
+    assert_eq!(store.add_keys(&provider(), keys).wait().expect("added").len(), 10_000);
+    let order: Vec<KeyId> =
+        store.keys(&provider()).expect("readable").iter().rev().map(|row| row.id).collect();
+    store.reorder_keys(&provider(), order.clone()).wait().expect("moved");
+    let found: Vec<KeyId> = store.keys(&provider()).expect("readable").iter().map(|row| row.id).collect();
+    assert_eq!(found, order);
+    assert_eq!(store.remove_keys(order).wait().expect("removed").len(), 10_000);
+}
