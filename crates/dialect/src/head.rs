@@ -111,37 +111,37 @@ pub fn head(body: &[u8], dialect: Dialect) -> Result<Head<'_>, HeadError> {
 
 impl<'a> Head<'a> {
     /// Reads one member; returns its end if that was come across.
-    fn read(&mut self, key: &str, value: Json<'a>, dialect: Dialect) -> Option<usize> {
+    fn read(&mut self, key: &[u8], value: Json<'a>, dialect: Dialect) -> Option<usize> {
         match key {
-            "model" => {
+            b"model" => {
                 self.model = value.text();
                 self.slot = match (&self.slot, value.range()) {
                     (Slot::Nowhere, Some(range)) => Slot::Value(range),
                     (_, _) => Slot::Repeated,
                 };
             }
-            "stream" => self.stream = value.boolean() == Some(true),
-            "stream_options" => {
+            b"stream" => self.stream = value.boolean() == Some(true),
+            b"stream_options" => {
                 self.include_usage = value.get("include_usage").and_then(|it| it.boolean()) == Some(true);
             }
-            "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
+            b"max_tokens" | b"max_completion_tokens" | b"max_output_tokens" => {
                 self.max_tokens = value.whole_number().or(self.max_tokens);
             }
-            "generationConfig" | "generation_config" if dialect == Dialect::Gemini => {
+            b"generationConfig" | b"generation_config" if dialect == Dialect::Gemini => {
                 let limit = value.get("maxOutputTokens").or_else(|| value.get("max_output_tokens"));
                 self.max_tokens = limit.and_then(|it| it.whole_number());
             }
-            "store" => self.store = value.boolean(),
-            "previous_response_id" => self.previous_response_id = filled(value),
-            "conversation" => self.in_conversation = !value.is_null(),
-            "background" => self.background = value.boolean() == Some(true),
-            "prompt_cache_key" => self.prompt_cache_key = filled(value),
-            "metadata" => self.user_id = value.get("user_id").and_then(filled),
-            "messages" | "contents" => {
+            b"store" => self.store = value.boolean(),
+            b"previous_response_id" => self.previous_response_id = filled(value),
+            b"conversation" => self.in_conversation = !value.is_null(),
+            b"background" => self.background = value.boolean() == Some(true),
+            b"prompt_cache_key" => self.prompt_cache_key = filled(value),
+            b"metadata" => self.user_id = value.get("user_id").and_then(filled),
+            b"messages" | b"contents" => {
                 self.has_messages = true;
                 return self.count_turns(&value);
             }
-            "input" => {
+            b"input" => {
                 self.has_input = true;
                 return self.count_turns(&value);
             }
@@ -168,6 +168,6 @@ fn filled(value: Json<'_>) -> Option<Cow<'_, str>> {
 pub(crate) fn model_ranges(body: &[u8]) -> impl Iterator<Item = Range<usize>> {
     Json::root(body)
         .map_or_else(Members::none, |root| root.members())
-        .filter(|(key, _)| key.name() == "model")
+        .filter(|(key, _)| key.is("model"))
         .filter_map(|(_, value)| value.range())
 }

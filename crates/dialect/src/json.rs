@@ -127,16 +127,17 @@ pub(crate) struct Key<'a>(&'a [u8]);
 
 impl<'a> Key<'a> {
     /// The name, copied only if it has escapes.
-    pub(crate) fn name(&self) -> Cow<'a, str> {
-        if memchr(b'\\', self.0).is_none() {
-            return String::from_utf8_lossy(self.0);
+    pub(crate) fn name(&self) -> Cow<'a, [u8]> {
+        if !self.0.contains(&b'\\') {
+            return Cow::Borrowed(self.0);
         }
         let quoted = [b"\"", self.0, b"\""].concat();
-        serde_json::from_slice::<String>(&quoted).map_or_else(|_| String::from_utf8_lossy(self.0), Cow::Owned)
+        serde_json::from_slice::<String>(&quoted)
+            .map_or(Cow::Borrowed(self.0), |name| Cow::Owned(name.into_bytes()))
     }
 
     pub(crate) fn is(&self, name: &str) -> bool {
-        self.0 == name.as_bytes() || (self.0.contains(&b'\\') && self.name() == name)
+        *self.name() == *name.as_bytes()
     }
 }
 

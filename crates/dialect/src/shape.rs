@@ -86,16 +86,14 @@ pub(crate) fn is_error(root: &Json<'_>) -> bool {
 
 /// Tells whether one member makes an error of the outermost object.
 pub(crate) fn is_error_member(key: Key<'_>, value: &Json<'_>) -> bool {
-    if key.is("error") {
-        value.is_filled_string() || value.is_filled_container() || value.boolean() == Some(true)
-    } else if key.is("type") || key.is("object") {
-        value.text().is_some_and(|text| text == "error")
-    } else if key.is("success") {
-        value.boolean() == Some(false)
-    } else if key.is("base_resp") {
-        value.get("status_code").and_then(|code| code.number()).is_some_and(|code| code != 0.0)
-    } else {
-        false
+    match &*key.name() {
+        b"error" => value.is_filled_string() || value.is_filled_container() || value.boolean() == Some(true),
+        b"type" | b"object" => value.text().is_some_and(|text| text == "error"),
+        b"success" => value.boolean() == Some(false),
+        b"base_resp" => {
+            value.get("status_code").and_then(|code| code.number()).is_some_and(|code| code != 0.0)
+        }
+        _ => false,
     }
 }
 

@@ -14,11 +14,11 @@ pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
     let mut members = root.members();
     while let Some((key, value)) = members.next() {
         match &*key.name() {
-            "choices" => {
+            b"choices" => {
                 known = true;
                 members.resume(chunk.read(&value));
             }
-            "usage" if value.is_filled_container() => {
+            b"usage" if value.is_filled_container() => {
                 counted = true;
                 facts.usage.join(usage(&value));
             }
@@ -38,10 +38,10 @@ pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
     let mut chunk = Chunk::default();
     for (key, value) in root.members() {
         match &*key.name() {
-            "choices" => {
+            b"choices" => {
                 chunk.read(&value);
             }
-            "usage" => counted.join(usage(&value)),
+            b"usage" => counted.join(usage(&value)),
             _ => {}
         }
     }
@@ -60,21 +60,21 @@ pub(crate) fn usage(value: &Json<'_>) -> Usage {
     for (key, value) in value.members() {
         let number = value.whole_number();
         match &*key.name() {
-            "prompt_tokens" | "input_tokens" => usage.input = usage.input.max(number),
-            "completion_tokens" | "output_tokens" => usage.output = usage.output.max(number),
-            "prompt_tokens_details" | "input_tokens_details" => {
+            b"prompt_tokens" | b"input_tokens" => usage.input = usage.input.max(number),
+            b"completion_tokens" | b"output_tokens" => usage.output = usage.output.max(number),
+            b"prompt_tokens_details" | b"input_tokens_details" => {
                 let count = |name| value.get(name).and_then(|count| count.whole_number());
                 usage.cache_read = usage.cache_read.max(count("cached_tokens"));
                 usage.cache_creation = usage.cache_creation.max(count("cache_write_tokens"));
             }
-            "prompt_cache_hit_tokens" | "cached_tokens" | "cache_read_input_tokens" => {
+            b"prompt_cache_hit_tokens" | b"cached_tokens" | b"cache_read_input_tokens" => {
                 usage.cache_read = usage.cache_read.max(number);
             }
-            "cache_creation_input_tokens" => usage.cache_creation = usage.cache_creation.max(number),
-            "completion_tokens_details" | "output_tokens_details" => {
+            b"cache_creation_input_tokens" => usage.cache_creation = usage.cache_creation.max(number),
+            b"completion_tokens_details" | b"output_tokens_details" => {
                 usage.reasoning = value.get("reasoning_tokens").and_then(|count| count.whole_number());
             }
-            "cost" => usage.cost = value.number(),
+            b"cost" => usage.cost = value.number(),
             _ => {}
         }
     }
@@ -130,14 +130,14 @@ impl Chunk {
         let mut members = choice.members();
         while let Some((key, value)) = members.next() {
             match &*key.name() {
-                "delta" | "message" => members.resume(self.read_delta(&value)),
-                "text" => self.content |= value.is_filled_string(),
-                "finish_reason" => {
+                b"delta" | b"message" => members.resume(self.read_delta(&value)),
+                b"text" => self.content |= value.is_filled_string(),
+                b"finish_reason" => {
                     let reason = value.text().filter(|reason| !reason.is_empty());
                     self.error |= reason.as_deref().is_some_and(is_failed_finish);
                     self.finish |= reason.is_some();
                 }
-                "error" => self.error |= value.is_filled_container() || value.is_filled_string(),
+                b"error" => self.error |= value.is_filled_container() || value.is_filled_string(),
                 _ => {}
             }
         }
@@ -153,17 +153,17 @@ impl Chunk {
     }
 }
 
-fn is_content(key: &str, value: &Json<'_>) -> bool {
+fn is_content(key: &[u8], value: &Json<'_>) -> bool {
     match key {
-        "content" | "reasoning_content" | "reasoning" | "thinking" | "refusal" => {
+        b"content" | b"reasoning_content" | b"reasoning" | b"thinking" | b"refusal" => {
             value.is_filled_string() || value.is_filled_container()
         }
-        "reasoning_details" | "images" | "audio" => value.is_filled_container(),
-        "tool_calls" => {
+        b"reasoning_details" | b"images" | b"audio" => value.is_filled_container(),
+        b"tool_calls" => {
             value.elements().any(|call| call.get("function").is_some_and(|it| is_call(&it)))
                 || value.elements().any(|call| call.get("custom").is_some_and(|it| is_call(&it)))
         }
-        "function_call" => is_call(value),
+        b"function_call" => is_call(value),
         _ => false,
     }
 }

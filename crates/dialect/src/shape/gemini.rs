@@ -31,10 +31,10 @@ pub(crate) fn usage(value: &Json<'_>) -> Usage {
     for (key, value) in value.members() {
         let number = value.whole_number();
         match &*key.name() {
-            "promptTokenCount" => usage.input = number,
-            "candidatesTokenCount" => usage.output = number,
-            "cachedContentTokenCount" => usage.cache_read = number,
-            "thoughtsTokenCount" => usage.reasoning = number,
+            b"promptTokenCount" => usage.input = number,
+            b"candidatesTokenCount" => usage.output = number,
+            b"cachedContentTokenCount" => usage.cache_read = number,
+            b"thoughtsTokenCount" => usage.reasoning = number,
             _ => {}
         }
     }
@@ -100,15 +100,15 @@ impl Chunk {
         let mut chunk = Self::default();
         for (key, value) in root.members() {
             match &*key.name() {
-                "candidates" => {
+                b"candidates" => {
                     chunk.known = true;
                     value.elements().for_each(|candidate| chunk.candidate(&candidate));
                 }
-                "promptFeedback" => {
+                b"promptFeedback" => {
                     chunk.known = true;
                     chunk.finish |= value.get("blockReason").is_some_and(|it| it.is_filled_string());
                 }
-                "usageMetadata" => {
+                b"usageMetadata" => {
                     chunk.counted = true;
                     counted.join(usage(&value));
                 }
@@ -121,11 +121,11 @@ impl Chunk {
     fn candidate(&mut self, candidate: &Json<'_>) {
         for (key, value) in candidate.members() {
             match &*key.name() {
-                "content" => {
+                b"content" => {
                     let parts = value.get("parts");
                     self.content |= parts.is_some_and(|parts| parts.elements().any(|it| is_filled_part(&it)));
                 }
-                "finishReason" => {
+                b"finishReason" => {
                     self.finish |= value.is_filled_string()
                         && value.text().is_none_or(|reason| reason != "FINISH_REASON_UNSPECIFIED");
                 }
@@ -137,8 +137,8 @@ impl Chunk {
 
 fn is_filled_part(part: &Json<'_>) -> bool {
     part.members().any(|(key, value)| match &*key.name() {
-        "text" => value.is_filled_string(),
-        "functionCall" | "inlineData" | "fileData" | "executableCode" | "codeExecutionResult" => {
+        b"text" => value.is_filled_string(),
+        b"functionCall" | b"inlineData" | b"fileData" | b"executableCode" | b"codeExecutionResult" => {
             value.is_filled_container()
         }
         _ => false,

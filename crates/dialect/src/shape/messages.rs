@@ -16,14 +16,14 @@ pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
     let mut fields = Fields::default();
     for (key, value) in root.members() {
         match &*key.name() {
-            "type" => fields.kind = value.text(),
-            "message" => fields.message = Some(value),
-            "content_block" => fields.filled |= is_filled_block(&value),
-            "delta" => {
+            b"type" => fields.kind = value.text(),
+            b"message" => fields.message = Some(value),
+            b"content_block" => fields.filled |= is_filled_block(&value),
+            b"delta" => {
                 fields.filled |= is_filled_delta(&value);
                 fields.stopped |= value.get("stop_reason").is_some_and(|reason| reason.is_filled_string());
             }
-            "usage" => fields.usage = Some(value),
+            b"usage" => fields.usage = Some(value),
             _ => fields.error |= is_error_member(key, &value),
         }
     }
@@ -74,9 +74,9 @@ pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
     let mut filled = false;
     for (key, value) in root.members() {
         match &*key.name() {
-            "content" => filled |= value.is_filled_container(),
-            "stop_reason" | "completion" => filled |= value.is_filled_string(),
-            "usage" => counted.join(usage(&value)),
+            b"content" => filled |= value.is_filled_container(),
+            b"stop_reason" | b"completion" => filled |= value.is_filled_string(),
+            b"usage" => counted.join(usage(&value)),
             _ => {}
         }
     }
@@ -89,14 +89,14 @@ pub(crate) fn usage(value: &Json<'_>) -> Usage {
     for (key, value) in value.members() {
         let number = value.whole_number();
         match &*key.name() {
-            "input_tokens" => usage.input = number,
-            "output_tokens" => usage.output = number,
-            "cache_read_input_tokens" => usage.cache_read = number,
-            "cache_creation_input_tokens" => usage.cache_creation = number,
-            "output_tokens_details" => {
+            b"input_tokens" => usage.input = number,
+            b"output_tokens" => usage.output = number,
+            b"cache_read_input_tokens" => usage.cache_read = number,
+            b"cache_creation_input_tokens" => usage.cache_creation = number,
+            b"output_tokens_details" => {
                 usage.reasoning = value.get("thinking_tokens").and_then(|count| count.whole_number());
             }
-            "cost" => usage.cost = value.number(),
+            b"cost" => usage.cost = value.number(),
             _ => {}
         }
     }
@@ -152,15 +152,15 @@ pub(crate) fn limit_headers(error: &ClientError, headers: &mut HeaderMap) {
 /// A block that carries something in its first event: a tool's name, redacted thinking, a tool's result.
 fn is_filled_block(block: &Json<'_>) -> bool {
     block.members().any(|(key, value)| match &*key.name() {
-        "name" | "text" | "thinking" | "data" => value.is_filled_string(),
-        "content" => value.is_filled_string() || value.is_filled_container(),
+        b"name" | b"text" | b"thinking" | b"data" => value.is_filled_string(),
+        b"content" => value.is_filled_string() || value.is_filled_container(),
         _ => false,
     })
 }
 
 fn is_filled_delta(delta: &Json<'_>) -> bool {
     delta.members().any(|(key, value)| match &*key.name() {
-        "text" | "thinking" | "partial_json" => value.is_filled_string(),
+        b"text" | b"thinking" | b"partial_json" => value.is_filled_string(),
         _ => false,
     })
 }

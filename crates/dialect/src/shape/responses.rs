@@ -3,6 +3,8 @@
 //! A stream is events whose `type` says what they are and whose `sequence_number` rises; it ends with
 //! `response.completed`, `response.incomplete` or `response.failed`.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::{Facts, chat, is_error_member, write};
@@ -16,11 +18,11 @@ pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
     let mut error = false;
     for (key, value) in root.members() {
         match &*key.name() {
-            "type" => fields.kind = value.text().unwrap_or_default().into_owned(),
-            "sequence_number" => fields.sequence = value.whole_number(),
-            "response" => fields.response = Some(value),
-            "item" => fields.item = Some(value),
-            "delta" | "text" | "arguments" | "input" | "refusal" | "partial_image_b64" | "part" => {
+            b"type" => fields.kind = value.text().unwrap_or_default(),
+            b"sequence_number" => fields.sequence = value.whole_number(),
+            b"response" => fields.response = Some(value),
+            b"item" => fields.item = Some(value),
+            b"delta" | b"text" | b"arguments" | b"input" | b"refusal" | b"partial_image_b64" | b"part" => {
                 fields.filled |= value.is_filled_string();
             }
             _ => error |= is_error_member(key, &value),
@@ -38,9 +40,9 @@ pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
     let (mut filled, mut status) = (false, None);
     for (key, value) in root.members() {
         match &*key.name() {
-            "output" => filled = value.is_filled_container(),
-            "status" => status = value.text(),
-            "usage" => counted.join(usage(&value)),
+            b"output" => filled = value.is_filled_container(),
+            b"status" => status = value.text(),
+            b"usage" => counted.join(usage(&value)),
             _ => {}
         }
     }
@@ -92,7 +94,7 @@ struct Inner<'a> {
 
 #[derive(Default)]
 struct Fields<'a> {
-    kind: String,
+    kind: Cow<'a, str>,
     sequence: Option<u64>,
     response: Option<Json<'a>>,
     item: Option<Json<'a>>,
@@ -101,7 +103,7 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     fn read(&self, facts: &mut Facts) -> EventKind {
-        match self.kind.as_str() {
+        match &*self.kind {
             "response.failed" => EventKind::Error,
             "response.completed" | "response.incomplete" | "response.done" | "response.cancelled" => {
                 self.end(facts)
@@ -139,7 +141,7 @@ impl Fields<'_> {
         }
         if facts.continuation.response_id.is_none() {
             let id = self.response.and_then(|response| response.get("id")).and_then(|id| id.text());
-            facts.continuation.response_id = id.map(std::borrow::Cow::into_owned);
+            facts.continuation.response_id = id.map(Cow::into_owned);
         }
     }
 }

@@ -43,20 +43,6 @@ fn chat_events_are_told_apart() {
         r#"data: {"choices":[],"usage":{"prompt_tokens":1}}"#,
         "data: [DONE]",
         "data:[DONE] ",
-        r#"data: {"error":{"message":"no","code":429}}"#,
-        r#"data: {"error":"no"}"#,
-        r#"data: {"choices":[{"delta":{"content":""},"finish_reason":"error","error":{"code":502}}]}"#,
-        r#"data: {"choices":[{"delta":{},"finish_reason":"error_finish"}]}"#,
-        r#"data: {"object":"error","message":"no"}"#,
-        r#"data: {"base_resp":{"status_code":1002},"choices":[]}"#,
-        "event: error\ndata: no JSON at all",
-        r#"{"error":{"message":"no data field"}}"#,
-        "{\n  \"error\": {\n    \"message\": \"pretty\"\n  }\n}",
-        r#"data: [{"error":{"code":503}}]"#,
-        r#"data: {"choices":[{"delta":{"content":"an \"error\" of mine"}}]}"#,
-        "data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"Hi\"}}]}",
-        "data: <html>",
-        "id: 7",
     ];
     check(
         Dialect::OpenAiChat,
@@ -83,6 +69,32 @@ fn chat_events_are_told_apart() {
         [Usage] data: {"choices":[],"usage":{"prompt_tokens":1}}
         [Terminal { finish: false }] data: [DONE]
         [Terminal { finish: false }] data:[DONE] 
+    "#]],
+    );
+}
+
+#[test]
+fn failures_told_by_a_chat_stream_are_told_from_look_alikes() {
+    let events = [
+        r#"data: {"error":{"message":"no","code":429}}"#,
+        r#"data: {"error":"no"}"#,
+        r#"data: {"choices":[{"delta":{"content":""},"finish_reason":"error","error":{"code":502}}]}"#,
+        r#"data: {"choices":[{"delta":{},"finish_reason":"error_finish"}]}"#,
+        r#"data: {"object":"error","message":"no"}"#,
+        r#"data: {"base_resp":{"status_code":1002},"choices":[]}"#,
+        "event: error\ndata: no JSON at all",
+        r#"{"error":{"message":"no data field"}}"#,
+        "{\n  \"error\": {\n    \"message\": \"pretty\"\n  }\n}",
+        r#"data: [{"error":{"code":503}}]"#,
+        r#"data: {"choices":[{"delta":{"content":"an \"error\" of mine"}}]}"#,
+        "data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"Hi\"}}]}",
+        "data: <html>",
+        "id: 7",
+    ];
+    check(
+        Dialect::OpenAiChat,
+        &events,
+        &expect![[r#"
         [Error] data: {"error":{"message":"no","code":429}}
         [Error] data: {"error":"no"}
         [Error] data: {"choices":[{"delta":{"content":""},"finish_reason":"error","error":{"code":502}}]}

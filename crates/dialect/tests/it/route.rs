@@ -53,23 +53,6 @@ fn paths_are_recognised_with_and_without_their_version() {
         "/v1/images/generations",
         "/v1/audio/transcriptions",
         "/v1/moderations",
-        "/v1beta/models",
-        "/v1beta/models/gemini-3-pro:generateContent",
-        "/v1beta/models/gemini-3-pro:streamGenerateContent",
-        "/v1beta/models/gemini-3-pro:countTokens",
-        "/v1beta/models/mine%2Fgemini-3-pro:generateContent",
-        "/v1beta/models/mine/gemini-3-pro:generateContent",
-        "/models/gemini-3-pro:embedContent",
-        "/v1beta/models/gemini-3-pro:batchGenerateContent",
-        "/v1beta/files/abc",
-        "/upload/v1beta/files",
-        "/v1beta/cachedContents",
-        "/openai/deployments/mine/chat/completions",
-        "/api/paas/v4/chat/completions",
-        "/v1/unheard/of",
-        "/",
-        "",
-        "chat/completions",
     ];
     expect![[r#"
         /v1/chat/completions                                 openai-chat Generate
@@ -96,6 +79,32 @@ fn paths_are_recognised_with_and_without_their_version() {
         /v1/images/generations                               openai-chat Images
         /v1/audio/transcriptions                             openai-chat Audio
         /v1/moderations                                      openai-chat Other
+    "#]]
+    .assert_eq(&table(&paths));
+}
+
+#[test]
+fn models_in_paths_and_paths_of_the_providers_own_are_recognised() {
+    let paths = [
+        "/v1beta/models",
+        "/v1beta/models/gemini-3-pro:generateContent",
+        "/v1beta/models/gemini-3-pro:streamGenerateContent",
+        "/v1beta/models/gemini-3-pro:countTokens",
+        "/v1beta/models/mine%2Fgemini-3-pro:generateContent",
+        "/v1beta/models/mine/gemini-3-pro:generateContent",
+        "/models/gemini-3-pro:embedContent",
+        "/v1beta/models/gemini-3-pro:batchGenerateContent",
+        "/v1beta/files/abc",
+        "/upload/v1beta/files",
+        "/v1beta/cachedContents",
+        "/openai/deployments/mine/chat/completions",
+        "/api/paas/v4/chat/completions",
+        "/v1/unheard/of",
+        "/",
+        "",
+        "chat/completions",
+    ];
+    expect![[r#"
         /v1beta/models                                       gemini Models
         /v1beta/models/gemini-3-pro:generateContent          gemini Generate model=gemini-3-pro
         /v1beta/models/gemini-3-pro:streamGenerateContent    gemini Generate model=gemini-3-pro streams
