@@ -3,39 +3,347 @@
 //! The cascade is a state machine without clock or socket. The gateway drives it in one loop: it asks for the
 //! next [`Action`], carries it out, and reports the [`Outcome`]. Reporting settles the key's health too, so that
 //! it cannot be forgotten; a cascade that is dropped half-way gives its permit back and blames nobody.
+//!
+//! ```text
+//!          +------------------------------ next ------------------------------+
+//!          v                                                                   |
+//!   plan: a key -> this key again -> its next model -> the chain -> last resort
+//!          ^                                                                   |
+//!          +---------------- report: the class decides (`decide`) -------------+
+//! ```
+//!
+//! What is *planned* after a failure is decided in [`decide`] from the verdict alone; whether it is possible is
+//! seen in [`walk`], when it is carried out. What the client gets when nothing is left is worked out in [`end`].
 
 mod action;
+mod decide;
 mod end;
 mod journey;
+mod walk;
 
 pub use action::{Action, Attempt, End, Outcome, Progress, Step, Tried, TriedResult, Wake};
 pub use end::{FinalError, FinalKind};
 pub use journey::{Call, Leg, Limits};
 
-use crate::{Timestamp, pool::Pool};
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    Class, KeyId, ProviderId, Scope, Timestamp, Verdict,
+    ladder::{Chance, until},
+    pool::{Fault, Permit, Pool, Why},
+};
 
 /// One request's journey.
 #[derive(Debug)]
 pub struct Cascade {
+    legs: Vec<Stage>,
+    limits: Limits,
+    request: u64,
+    chance: Chance,
+    /// The leg that is walked.
+    at: usize,
+    plan: Plan,
+    /// The attempt under way, or the key that is kept while its ladder is climbed.
+    held: Option<Held>,
+    attempts: u32,
     trail: Vec<Tried>,
+    /// Keys whose credential or account was refused in this request.
+    refused: Vec<(ProviderId, KeyId)>,
+    /// What is left of the tries that an unknown failure allows; `None` before the first.
+    unknown: Option<UnknownAllowance>,
+    transient_retries: u32,
+    ambiguous_repeats: u32,
+    /// Set while the model with the larger window is tried: the overflow to return if it fails.
+    overflowed: bool,
+    began: Option<Timestamp>,
+    idle_since: Option<Timestamp>,
+    /// Until when the outcome of other requests' probes is waited for.
+    probe_wait: Option<Timestamp>,
+    /// A place in the queue for a key that is busy.
+    place: Option<Arc<()>>,
+}
+
+/// A leg and what has happened on it.
+#[derive(Debug)]
+struct Stage {
+    leg: Leg,
+    /// Keys that were left behind.
+    spent: Vec<KeyId>,
+    /// Models that are no use with any key.
+    dead_models: Vec<usize>,
+    /// Routes that were tried: key and position of the model.
+    tried: Vec<(KeyId, usize)>,
+    overload_retries: u32,
+    /// Whether the one further key after an overload has been granted.
+    overload_key: bool,
+    provider_faults: u32,
+    /// Failures that are the key's own fault if a sibling answers.
+    faults: Vec<Fault>,
+    ladder_step: usize,
+    /// Set while the last failure was the provider's.
+    leaving_over: Option<Why>,
+    /// Whether it must not be visited again.
+    over: bool,
+    /// Whether it was skipped because every model's breaker is open.
+    all_open: bool,
+    patient_until: Option<Timestamp>,
+}
+
+impl Stage {
+    fn new(leg: Leg) -> Self {
+        let over = leg.context_too_small || leg.models.is_empty();
+        Self {
+            leg,
+            spent: Vec::new(),
+            dead_models: Vec::new(),
+            tried: Vec::new(),
+            overload_retries: 0,
+            overload_key: false,
+            provider_faults: 0,
+            faults: Vec::new(),
+            ladder_step: 0,
+            leaving_over: None,
+            over,
+            all_open: false,
+            patient_until: None,
+        }
+    }
+
+    fn keys_tried(&self) -> usize {
+        let mut keys: Vec<KeyId> = self.tried.iter().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.len()
+    }
+}
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq)]
+enum Plan {
+    /// Any key of the leg that has not been left behind.
+    Key(Step),
+    /// The same key and model again at a time.
+    Same { key: KeyId, model: usize, at: Timestamp },
+    /// The kept key again at a time.
+    Climb { at: Timestamp },
+    /// The next model on the same key.
+    Model { key: KeyId, otherwise: Otherwise },
+    /// The model with the larger window, on the same key.
+    LargerWindow { key: KeyId },
+    /// The kept attempt again, on a fresh connection.
+    Fresh,
+    /// The next leg.
+    Leg,
+    /// Nothing.
+    Over(End),
+}
+
+/// Where to go when a key has no further model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Otherwise {
+    Key,
+    FurtherKey,
+    Leg,
+}
+
+#[derive(Debug)]
+struct Held {
+    permit: Permit,
+    attempt: Attempt,
+    model: usize,
+    /// Whether the client has seen content.
+    committed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnknownAllowance {
+    keys: u32,
+    legs: u32,
 }
 
 impl Cascade {
     /// A journey over `legs`, the first one first. `seed` is the request's own.
-    pub fn new(_legs: Vec<Leg>, _limits: Limits, _seed: u64) -> Self {
-        Self { trail: Vec::new() }
+    pub fn new(legs: Vec<Leg>, limits: Limits, seed: u64) -> Self {
+        Self {
+            legs: legs.into_iter().map(Stage::new).collect(),
+            limits,
+            request: seed,
+            chance: Chance::new(seed),
+            at: 0,
+            plan: Plan::Key(Step::First),
+            held: None,
+            attempts: 0,
+            trail: Vec::new(),
+            refused: Vec::new(),
+            unknown: None,
+            transient_retries: 0,
+            ambiguous_repeats: 0,
+            overflowed: false,
+            began: None,
+            idle_since: None,
+            probe_wait: None,
+            place: None,
+        }
     }
 
     /// The next step. Asking twice without a report in between changes nothing but the time.
-    pub fn next(&mut self, _pool: &mut Pool, _now: Timestamp) -> Action {
-        Action::Finish(End::Abandoned)
+    pub fn next(&mut self, pool: &mut Pool, now: Timestamp) -> Action {
+        if let Some(held) = self.held.as_ref().filter(|_| self.plan != Plan::Fresh && !self.is_climbing()) {
+            return Action::Attempt(held.attempt.clone());
+        }
+        if self.began.is_none() {
+            self.began = Some(now);
+            self.idle_since = Some(now);
+            pool.earn();
+        }
+        let action = self.walk(pool, now);
+        if let Action::Finish(end) = &action {
+            self.plan = Plan::Over(end.clone());
+            self.held = None;
+            self.place = None;
+        }
+        action
     }
 
     /// Takes in what became of the attempt, and settles the health of all it touched.
-    pub fn report(&mut self, _outcome: Outcome, _pool: &mut Pool, _now: Timestamp) {}
+    pub fn report(&mut self, outcome: Outcome, pool: &mut Pool, now: Timestamp) {
+        let Some(held) = self.held.take() else { return };
+        match outcome {
+            Outcome::Committed => self.committed(held, pool, now),
+            Outcome::Completed => {
+                let mut held = held;
+                if !held.committed {
+                    self.answered(&mut held, pool, now);
+                }
+                pool.release(held.permit, now);
+                self.plan = Plan::Over(End::Answered);
+            }
+            Outcome::Failed { verdict, progress, status } => {
+                self.failed(held, (verdict, progress, status), pool, now)
+            }
+            Outcome::Abandoned => {
+                if !held.committed {
+                    self.close_trail(TriedResult::Abandoned, now);
+                }
+                pool.release(held.permit, now);
+                self.plan = Plan::Over(End::Abandoned);
+            }
+        }
+        self.idle_since = Some(now);
+    }
 
     /// The attempts so far.
     pub fn trail(&self) -> &[Tried] {
         &self.trail
     }
+
+    /// Attempts that count against the request's bound; a stale connection does not.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Repeats of attempts that may have been accepted upstream.
+    pub fn ambiguous_repeats(&self) -> u32 {
+        self.ambiguous_repeats
+    }
+
+    fn committed(&mut self, mut held: Held, pool: &mut Pool, now: Timestamp) {
+        if !held.committed {
+            self.answered(&mut held, pool, now);
+            held.committed = true;
+        }
+        self.held = Some(held);
+    }
+
+    /// Content came: whoever failed this request before on the same provider was itself at fault.
+    fn answered(&mut self, held: &mut Held, pool: &mut Pool, now: Timestamp) {
+        self.close_trail(TriedResult::Answered, now);
+        pool.succeed(&mut held.permit, now);
+        let key = held.permit.key();
+        for fault in std::mem::take(&mut self.legs[self.at].faults) {
+            if fault.key != key {
+                pool.blame(&fault, now);
+            }
+        }
+        self.plan = Plan::Over(End::Answered);
+    }
+
+    fn failed(
+        &mut self,
+        held: Held,
+        (verdict, progress, status): (Verdict, Progress, Option<u16>),
+        pool: &mut Pool,
+        now: Timestamp,
+    ) {
+        if held.committed || progress == Progress::Committed {
+            self.close_trail(
+                TriedResult::Failed {
+                    verdict: Box::new(verdict.clone()),
+                    status,
+                    progress: Progress::Committed,
+                },
+                now,
+            );
+            pool.fail(held.permit, &verdict, status, now);
+            let error = FinalError::after(&verdict, self.limits.call, now);
+            self.plan = Plan::Over(End::Error(FinalError { should_retry: false, ..error }));
+            return;
+        }
+        self.close_trail(TriedResult::Failed { verdict: Box::new(verdict.clone()), status, progress }, now);
+        if progress == Progress::StaleConnection && !held.attempt.fresh_connection {
+            self.plan = Plan::Fresh;
+            self.attempts -= 1;
+            self.held = Some(held);
+            return;
+        }
+        self.decide(held, &Failure { verdict, progress, status }, pool, now);
+    }
+
+    fn close_trail(&mut self, result: TriedResult, now: Timestamp) {
+        if let Some(tried) = self.trail.last_mut() {
+            tried.ended = Some(now);
+            tried.result = result;
+        }
+    }
+
+    fn is_climbing(&self) -> bool {
+        matches!(self.plan, Plan::Climb { .. })
+    }
+
+    fn stage(&mut self) -> &mut Stage {
+        &mut self.legs[self.at]
+    }
+
+    /// Whether something that takes until `then` can still be followed by an attempt.
+    fn is_in_time(&self, then: Timestamp) -> bool {
+        until(then, self.limits.deadline) >= LEAST_TIME
+    }
 }
+
+/// A failure as it was reported.
+#[derive(Clone, Debug)]
+struct Failure {
+    verdict: Verdict,
+    progress: Progress,
+    status: Option<u16>,
+}
+
+impl Failure {
+    fn class(&self) -> Class {
+        self.verdict.class
+    }
+
+    /// Whether another key would most likely meet the same.
+    fn is_provider_wide(&self) -> bool {
+        match self.verdict.scope {
+            Scope::Provider | Scope::Network => true,
+            Scope::Model => {
+                matches!(self.verdict.class, Class::ServerError | Class::Timeout | Class::NetworkError)
+            }
+            Scope::Request | Scope::Key | Scope::Account | Scope::Local => false,
+        }
+    }
+}
+
+/// Nothing starts with less time left.
+const LEAST_TIME: Duration = Duration::from_secs(1);

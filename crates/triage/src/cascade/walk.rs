@@ -1,0 +1,410 @@
+//! Carrying a plan out: what is possible becomes an attempt, what is not leads on.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    KeyId, ModelId, Settings, Timestamp,
+    breaker::Admission,
+    cascade::{Action, Attempt, Cascade, End, Held, Otherwise, Plan, Step, Tried, TriedResult, Wake},
+    ladder::{after, until},
+    pool::{Outlook, Permit, Pool, Wish},
+};
+
+impl Cascade {
+    pub(super) fn walk(&mut self, pool: &mut Pool, now: Timestamp) -> Action {
+        // Every turn either ends the walk, or leaves a leg, or moves to a coarser plan: it cannot go on for ever.
+        loop {
+            if let Plan::Over(end) = &self.plan {
+                return Action::Finish(end.clone());
+            }
+            if !self.is_in_time(now) {
+                return Action::Finish(self.out_of_time(pool, now));
+            }
+            if let Some(action) = self.step(pool, now) {
+                return action;
+            }
+        }
+    }
+
+    /// One turn; `None` if the plan has only changed.
+    fn step(&mut self, pool: &mut Pool, now: Timestamp) -> Option<Action> {
+        match self.plan.clone() {
+            Plan::Over(end) => Some(Action::Finish(end)),
+            Plan::Fresh => self.held.take().and_then(|held| self.fresh(held, pool, now)),
+            Plan::Climb { at } => self.climb(at, pool, now),
+            Plan::Same { key, model, at } => self.same(key, model, at, pool, now),
+            Plan::Model { key, otherwise } => self.next_model(key, otherwise, pool, now),
+            Plan::LargerWindow { key } => self.larger_window(key, pool, now),
+            Plan::Key(step) => self.any_key(step, pool, now),
+            Plan::Leg => self.leave_leg(pool, now),
+        }
+    }
+
+    fn fresh(&mut self, held: Held, pool: &Pool, now: Timestamp) -> Option<Action> {
+        Some(self.attempt(held.permit, held.model, Step::FreshConnection, pool, now))
+    }
+
+    fn climb(&mut self, at: Timestamp, pool: &mut Pool, now: Timestamp) -> Option<Action> {
+        if now < at {
+            return Some(Action::Wait { until: at, wake: Wake::Time });
+        }
+        let mut held = self.held.take()?;
+        if pool.climb_on(&mut held.permit, now) {
+            return Some(self.attempt(held.permit, held.model, Step::Ladder, pool, now));
+        }
+        // Given back, the permit brings the key the rest that the climb had put off.
+        pool.release(held.permit, now);
+        self.plan = Plan::Leg;
+        None
+    }
+
+    fn same(
+        &mut self,
+        key: KeyId,
+        model: usize,
+        at: Timestamp,
+        pool: &mut Pool,
+        now: Timestamp,
+    ) -> Option<Action> {
+        if now < at {
+            return Some(Action::Wait { until: at, wake: Wake::Time });
+        }
+        let permit = (self.attempts_left(pool) > 0 && self.is_admitted(pool, now))
+            .then(|| self.with_wish(model, |wish| pool.pick_key(wish, key, now)))
+            .flatten();
+        match permit {
+            Some(permit) => Some(self.attempt(permit, model, Step::RetrySame, pool, now)),
+            None => {
+                self.stage().spent.push(key);
+                self.plan = Plan::Key(Step::NextKey);
+                None
+            }
+        }
+    }
+
+    fn next_model(
+        &mut self,
+        key: KeyId,
+        otherwise: Otherwise,
+        pool: &mut Pool,
+        now: Timestamp,
+    ) -> Option<Action> {
+        if self.attempts_left(pool) > 0 && self.is_admitted(pool, now) {
+            for model in self.candidates(pool, now) {
+                if self.legs[self.at].tried.contains(&(key, model)) {
+                    continue;
+                }
+                if let Some(permit) = self.with_wish(model, |wish| pool.pick_key(wish, key, now)) {
+                    return Some(self.attempt(permit, model, Step::NextModel, pool, now));
+                }
+            }
+        }
+        let stage = self.stage();
+        stage.spent.push(key);
+        self.plan = match otherwise {
+            Otherwise::Key => Plan::Key(Step::NextKey),
+            Otherwise::FurtherKey if !stage.overload_key => {
+                stage.overload_key = true;
+                Plan::Key(Step::NextKey)
+            }
+            Otherwise::FurtherKey | Otherwise::Leg => {
+                stage.over = true;
+                Plan::Leg
+            }
+        };
+        None
+    }
+
+    fn larger_window(&mut self, key: KeyId, pool: &mut Pool, now: Timestamp) -> Option<Action> {
+        self.overflowed = true;
+        let settings = self.settings(pool);
+        let larger = settings.as_deref().and_then(|settings| settings.context_fallback.as_deref());
+        if let Some(larger) = larger.map(ModelId::from)
+            && self.attempts_left(pool) > 0
+        {
+            let models = &mut self.stage().leg.models;
+            let model = models.iter().position(|model| *model == larger).unwrap_or_else(|| {
+                models.push(larger);
+                models.len() - 1
+            });
+            if let Some(permit) = self.with_wish(model, |wish| pool.pick_key(wish, key, now)) {
+                return Some(self.attempt(permit, model, Step::LargerWindow, pool, now));
+            }
+        }
+        self.plan = Plan::Over(End::Error(super::FinalError::of(
+            super::FinalKind::ContextOverflow,
+            crate::Class::ContextOverflow,
+        )));
+        None
+    }
+
+    fn any_key(&mut self, step: Step, pool: &mut Pool, now: Timestamp) -> Option<Action> {
+        if self.legs.get(self.at).is_none_or(|stage| stage.over) {
+            self.plan = Plan::Leg;
+            return None;
+        }
+        if self.attempts_left(pool) == 0 || !self.is_admitted(pool, now) {
+            self.plan = Plan::Leg;
+            return None;
+        }
+        let model = self.candidates(pool, now).first().copied();
+        self.stage().all_open = model.is_none();
+        let Some(model) = model else {
+            self.plan = Plan::Leg;
+            return None;
+        };
+        if let Some(permit) = self.with_wish(model, |wish| pool.pick(wish, now)) {
+            return Some(self.attempt(permit, model, step, pool, now));
+        }
+        if let Some(wait) = self.patience(model, pool, now) {
+            return Some(wait);
+        }
+        self.plan = Plan::Leg;
+        None
+    }
+
+    /// Waits for the leg's first key, if it is back soon enough.
+    fn patience(&mut self, model: usize, pool: &mut Pool, now: Timestamp) -> Option<Action> {
+        let settings = self.settings(pool)?;
+        if settings.patience_s == 0 {
+            return None;
+        }
+        let (at, _) = self.outlook(model, pool, now).back_at?;
+        let patient_until = *self
+            .stage()
+            .patient_until
+            .get_or_insert_with(|| after(now, Duration::from_secs(settings.patience_s)));
+        (at <= patient_until && self.is_in_time(at))
+            .then_some(Action::Wait { until: at, wake: Wake::PoolChange })
+    }
+
+    /// Goes to the next leg; after the last one, to the last resort.
+    fn leave_leg(&mut self, pool: &mut Pool, now: Timestamp) -> Option<Action> {
+        if let Some(stage) = self.legs.get_mut(self.at) {
+            if let Some(why) = stage.leaving_over.take() {
+                let provider = stage.leg.provider.clone();
+                pool.leave(&provider, why, now);
+            }
+        }
+        let next = (self.at + 1..self.legs.len()).find(|at| !self.legs[*at].over);
+        if let Some(next) = next {
+            self.at = next;
+            let first = self.attempts == 0;
+            self.plan = Plan::Key(if first { Step::First } else { Step::NextProvider });
+            return None;
+        }
+        Some(self.last_resort(pool, now))
+    }
+
+    /// The chain is used up: breakers that may be ignored, probes that are under way, places that come free, an
+    /// unknown failure that may be over; else the end.
+    fn last_resort(&mut self, pool: &mut Pool, now: Timestamp) -> Action {
+        if let Some(action) = self.through_open_breaker(pool, now) {
+            return action;
+        }
+        if let Some(wait) = self.wait_for_others(pool, now) {
+            return wait;
+        }
+        for at in 0..self.legs.len() {
+            self.at = at;
+            if self.legs[at].over || self.attempts_left(pool) == 0 || !self.is_admitted(pool, now) {
+                continue;
+            }
+            if let Some(permit) = self.with_wish(0, |wish| pool.pick_unknown(wish, now)) {
+                return self.attempt(permit, 0, Step::UnknownProbe, pool, now);
+            }
+        }
+        Action::Finish(self.final_end(pool, now))
+    }
+
+    /// If every candidate's breaker is open, the requested model is tried anyway.
+    fn through_open_breaker(&mut self, pool: &mut Pool, now: Timestamp) -> Option<Action> {
+        if self.attempts > 0 {
+            return None;
+        }
+        for at in 0..self.legs.len() {
+            if !self.legs[at].all_open || self.legs[at].over {
+                continue;
+            }
+            self.at = at;
+            if !self.is_admitted(pool, now) {
+                continue;
+            }
+            if let Some(permit) = self.with_wish(0, |wish| pool.pick(wish, now)) {
+                return Some(self.attempt(permit, 0, Step::OpenBreaker, pool, now));
+            }
+        }
+        None
+    }
+
+    /// Others are trying a key, or hold all places of one: their outcome may help.
+    fn wait_for_others(&mut self, pool: &mut Pool, now: Timestamp) -> Option<Action> {
+        for at in 0..self.legs.len() {
+            self.at = at;
+            if self.legs[at].over || self.attempts_left(pool) == 0 {
+                continue;
+            }
+            let provider = self.legs[at].leg.provider.clone();
+            let admission = pool.provider_admission(&provider, now);
+            if matches!(admission, Admission::Open(_)) {
+                continue;
+            }
+            let outlook = self.outlook(0, pool, now);
+            let last = if outlook.busy && self.place(pool) {
+                after(self.limits.deadline, Duration::ZERO)
+            } else if outlook.probing || admission == Admission::Probing {
+                *self.probe_wait.get_or_insert_with(|| after(now, PROBE_WAIT))
+            } else {
+                continue;
+            };
+            if now < last {
+                let next_leg = (0..self.legs.len()).find(|at| !self.legs[*at].over).unwrap_or(at);
+                self.at = next_leg;
+                self.plan = Plan::Key(if self.attempts == 0 { Step::First } else { Step::NextKey });
+                return Some(Action::Wait { until: self.within_time(last), wake: Wake::PoolChange });
+            }
+        }
+        None
+    }
+
+    /// Takes a place in the provider's queue; false if the queue is full.
+    fn place(&mut self, pool: &Pool) -> bool {
+        if self.place.is_none() {
+            self.place = pool.queue(&self.legs[self.at].leg.provider);
+        }
+        self.place.is_some()
+    }
+
+    /// The latest moment of a wait that still leaves time for an attempt.
+    fn within_time(&self, then: Timestamp) -> Timestamp {
+        let least = jiff::SignedDuration::from_secs(1);
+        let last = self.limits.deadline.checked_sub(least).unwrap_or(self.limits.deadline);
+        then.min(last)
+    }
+
+    pub(super) fn attempt(
+        &mut self,
+        permit: Permit,
+        model: usize,
+        step: Step,
+        pool: &Pool,
+        now: Timestamp,
+    ) -> Action {
+        let (provider, key) = (permit.provider().clone(), permit.key());
+        let settings = pool.settings(&provider).unwrap_or_default();
+        let timeout = if self.limits.streaming {
+            Some(Duration::from_millis(settings.timeout_ms))
+        } else {
+            pool.answer_timeout(&provider)
+        };
+        self.attempts += 1;
+        self.place = None;
+        let attempt = Attempt {
+            leg: self.at,
+            provider: provider.clone(),
+            model: permit.model().clone(),
+            key,
+            ordinal: self.attempts,
+            fresh_connection: step == Step::FreshConnection,
+            first_content_by: timeout
+                .map_or(self.limits.deadline, |timeout| after(now, timeout).min(self.limits.deadline)),
+            idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
+            step,
+        };
+        self.trail.push(Tried {
+            leg: self.at,
+            label: pool.label(&provider, key),
+            provider,
+            model: attempt.model.clone(),
+            key,
+            step,
+            waited: self.idle_since.map_or(Duration::ZERO, |since| until(since, now)),
+            began: now,
+            ended: None,
+            result: TriedResult::Pending,
+        });
+        let stage = self.stage();
+        if !stage.tried.contains(&(key, model)) {
+            stage.tried.push((key, model));
+        }
+        self.plan = Plan::Key(step);
+        self.held = Some(Held { permit, attempt: attempt.clone(), model, committed: false });
+        Action::Attempt(attempt)
+    }
+
+    /// Attempts that this leg may still make: one for each later leg is kept back.
+    pub(super) fn attempts_left(&self, pool: &Pool) -> u32 {
+        let Some(settings) = self.settings(pool) else { return 0 };
+        let most = settings.max_attempts.max(1);
+        let most = if self.limits.client_retries > 0 { most.min(ATTEMPTS_FOR_RETRIES) } else { most };
+        let later =
+            self.legs.iter().skip(self.at + 1).filter(|stage| !stage.over && stage.tried.is_empty()).count();
+        let kept = u32::try_from(later).unwrap_or(u32::MAX).min(most - 1);
+        (most - kept).saturating_sub(self.attempts)
+    }
+
+    /// Whether another key of the leg could serve the model.
+    pub(super) fn has_other_key(
+        &mut self,
+        key: KeyId,
+        model: usize,
+        pool: &mut Pool,
+        now: Timestamp,
+    ) -> bool {
+        self.stage().spent.push(key);
+        self.with_wish(model, |wish| pool.has_ready(wish, now))
+    }
+
+    pub(super) fn outlook(&mut self, model: usize, pool: &mut Pool, now: Timestamp) -> Outlook {
+        self.with_wish(model, |wish| pool.outlook(wish, now))
+    }
+
+    /// Positions of the leg's models that may be asked, from the top.
+    fn candidates(&self, pool: &Pool, now: Timestamp) -> Vec<usize> {
+        let stage = &self.legs[self.at];
+        let falls_back = self.settings(pool).is_some_and(|settings| settings.model_fallback);
+        let count = if falls_back { stage.leg.models.len() } else { 1 };
+        let admitted = |model: &usize| {
+            let admission = pool.model_admission(&stage.leg.provider, &stage.leg.models[*model], now);
+            // A request that rotates keys keeps the model that it has begun with.
+            let begun = stage.tried.iter().any(|(_, tried)| tried == model);
+            begun || matches!(admission, Admission::Closed | Admission::Probe)
+        };
+        (0..count).filter(|model| !stage.dead_models.contains(model)).filter(admitted).collect()
+    }
+
+    fn is_admitted(&self, pool: &Pool, now: Timestamp) -> bool {
+        let provider = &self.legs[self.at].leg.provider;
+        matches!(pool.provider_admission(provider, now), Admission::Closed | Admission::Probe)
+    }
+
+    fn settings(&self, pool: &Pool) -> Option<Arc<Settings>> {
+        pool.settings(&self.legs.get(self.at)?.leg.provider)
+    }
+
+    /// Asks something of the pool for one model of the leg, without the routes that this request has used.
+    fn with_wish<R>(&mut self, model: usize, ask: impl FnOnce(&Wish<'_>) -> R) -> R {
+        let stage = &self.legs[self.at];
+        let provider = &stage.leg.provider;
+        let name = &stage.leg.models[model];
+        let mut excluded = stage.spent.clone();
+        let elsewhere =
+            |tried: &&Tried| tried.leg != self.at && tried.provider == *provider && tried.model == *name;
+        excluded.extend(self.trail.iter().filter(elsewhere).map(|tried| tried.key));
+        excluded
+            .extend(self.refused.iter().filter(|(refusing, _)| refusing == provider).map(|(_, key)| *key));
+        ask(&Wish {
+            provider,
+            model: name,
+            excluded: &excluded,
+            session: self.limits.session,
+            pinned: self.limits.pinned,
+            request: self.request,
+        })
+    }
+}
+
+/// How long the outcome of other requests' probes is waited for.
+const PROBE_WAIT: Duration = Duration::from_secs(5);
+/// Attempts of a request that the client itself repeats.
+const ATTEMPTS_FOR_RETRIES: u32 = 8;
