@@ -1,0 +1,5 @@
+//! Channels against real receivers on loopback.
+
+mod config;
+mod delivery;
+mod sink;
