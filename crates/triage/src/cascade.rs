@@ -123,7 +123,7 @@ enum Plan {
     /// Any key of the leg that has not been left behind.
     Key(Step),
     /// The same key and model again at a time.
-    Same { key: KeyId, model: usize, at: Timestamp },
+    Same(Again),
     /// The kept key again at a time.
     Climb { at: Timestamp },
     /// The next model on the same key.
@@ -136,6 +136,14 @@ enum Plan {
     Leg,
     /// Nothing.
     Over(End),
+}
+
+/// A route that is tried again at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Again {
+    key: KeyId,
+    model: usize,
+    at: Timestamp,
 }
 
 /// Where to go when a key has no further model.

@@ -128,6 +128,24 @@ impl Settings {
         Duration::from_secs(self.rate_limit_backoff_s)
     }
 
+    /// The rest after an unknown failure: never shorter than the first delay of any recognised transient class.
+    pub fn unknown_backoff(&self) -> Duration {
+        Duration::from_secs(self.unknown_backoff_s).max(self.first_transient_delay())
+    }
+
+    /// The spacing of probes while nothing but unknown failures is left; bounded like the rest.
+    pub fn unknown_probe(&self) -> Duration {
+        Duration::from_secs(self.unknown_probe_s).max(self.first_transient_delay())
+    }
+
+    /// The longest first delay of a class that is recognised and transient.
+    pub fn first_transient_delay(&self) -> Duration {
+        let ladder = self.last_key_ladder_s.first().copied().unwrap_or_default();
+        let longest =
+            self.rate_limit_backoff_s.max(self.fault_backoff_s).max(self.overload_wait_s).max(ladder);
+        Duration::from_secs(longest)
+    }
+
     /// The rest after a full window of unknown end.
     pub fn quota_backoff(&self) -> Duration {
         Duration::from_secs(self.quota_backoff_s)

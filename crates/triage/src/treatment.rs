@@ -132,9 +132,7 @@ impl Penalty {
             }
             Self::RestModelLimit => Some(stated().unwrap_or_else(|| settings.rate_limit_backoff())),
             Self::RestDoubt => Some(DOUBT_REST.max(stated().unwrap_or_default())),
-            Self::RestUnknown => {
-                Some(Duration::from_secs(settings.unknown_backoff_s).max(stated().unwrap_or_default()))
-            }
+            Self::RestUnknown => Some(settings.unknown_backoff().max(stated().unwrap_or_default())),
             Self::RestModelPlan => Some(DOUBT_REST),
             Self::RestModelMoney => Some(MODEL_MONEY_REST),
             Self::Quarantine => Some(Duration::from_secs(settings.quarantine_s)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     Class, Scope, Settings, Timestamp,
     cascade::{
-        Call, Cascade, End, Failure, FinalError, FinalKind, Held, Otherwise, Plan, Progress, Step,
+        Again, Call, Cascade, End, Failure, FinalError, FinalKind, Held, Otherwise, Plan, Progress, Step,
         UnknownAllowance,
     },
     ladder::after,
@@ -24,14 +24,14 @@ impl Cascade {
         self.count(&held, failure);
         let mut plan = match self.end_at_once(failure, &settings, now) {
             Some(end) => Plan::Over(end),
-            None => self.by_class(&held, failure, &settings, pool, now),
+            None => self.by_class(&held, failure, &mut Scene { settings: &settings, pool, now }),
         };
         if matches!(plan, Plan::Over(_)) {
             self.leave_over_fault(&held, pool, now);
         } else if self.stage().provider_faults >= settings.provider_fault_limit.max(1) {
             plan = Plan::Leg;
         } else if matches!(plan, Plan::Key(_) | Plan::Model { otherwise: Otherwise::FurtherKey, .. }) {
-            if let Some(at) = self.ladder(&held, failure, &settings, pool, now)
+            if let Some(at) = self.ladder(&held, failure, &mut Scene { settings: &settings, pool, now })
                 && pool.climb(&mut held.permit, &failure.verdict, failure.status, now)
             {
                 self.stage().ladder_step += 1;
@@ -100,24 +100,22 @@ impl Cascade {
             .then(|| End::Error(FinalError::after(&failure.verdict, self.limits.call, now)))
     }
 
-    fn by_class(
-        &mut self,
-        held: &Held,
-        failure: &Failure,
-        settings: &Settings,
-        pool: &mut Pool,
-        now: Timestamp,
-    ) -> Plan {
+    fn by_class(&mut self, held: &Held, failure: &Failure, scene: &mut Scene<'_>) -> Plan {
+        let (settings, now) = (scene.settings, scene.now);
         let (key, scope) = (held.permit.key(), failure.verdict.scope);
         match failure.class() {
             Class::RequestError => Plan::Over(End::Return),
             Class::ContextOverflow => self.after_overflow(held, settings),
             Class::TransientRequest => {
-                let again = self.transient_retries < settings.transient_retries && pool.pay(now);
+                let again = self.transient_retries < settings.transient_retries && scene.pool.pay(now);
                 self.transient_retries += 1;
-                if again { Plan::Same { key, model: held.model, at: now } } else { Plan::Over(End::Return) }
+                if again {
+                    Plan::Same(Again { key, model: held.model, at: now })
+                } else {
+                    Plan::Over(End::Return)
+                }
             }
-            Class::Overloaded => self.after_overload(held, failure, settings, pool, now),
+            Class::Overloaded => self.after_overload(held, failure, scene),
             Class::ModelError => {
                 let otherwise = match scope {
                     Scope::Key | Scope::Account => Otherwise::Key,
@@ -176,14 +174,8 @@ impl Cascade {
         Plan::Over(End::Error(FinalError::of(FinalKind::ContextOverflow, Class::ContextOverflow)))
     }
 
-    fn after_overload(
-        &mut self,
-        held: &Held,
-        failure: &Failure,
-        settings: &Settings,
-        pool: &mut Pool,
-        now: Timestamp,
-    ) -> Plan {
+    fn after_overload(&mut self, held: &Held, failure: &Failure, scene: &mut Scene<'_>) -> Plan {
+        let (settings, now) = (scene.settings, scene.now);
         let key = held.permit.key();
         let chance = self.chance.about(u64::from(self.attempts));
         let wait = overload_wait(&failure.verdict, settings, now).map(|wait| {
@@ -197,10 +189,13 @@ impl Cascade {
         let may_retry = self.stage().overload_retries < settings.overload_retries;
         if let Some(at) = wait.map(|wait| after(now, wait)).filter(|at| may_retry && self.is_in_time(*at))
             && self.stage().provider_faults < settings.provider_fault_limit.max(1)
-            && pool.pay(now)
+            && scene.pool.pay(now)
         {
             self.stage().overload_retries += 1;
-            return Plan::Same { key, model: held.model, at };
+            return Plan::Same(Again { key, model: held.model, at });
+        }
+        if self.stage().overload_key {
+            return Plan::Leg;
         }
         Plan::Model { key, otherwise: Otherwise::FurtherKey }
     }
@@ -225,14 +220,9 @@ impl Cascade {
     }
 
     /// When the last key's ladder has its next step, if it has one for this failure.
-    fn ladder(
-        &mut self,
-        held: &Held,
-        failure: &Failure,
-        settings: &Settings,
-        pool: &mut Pool,
-        now: Timestamp,
-    ) -> Option<Timestamp> {
+    fn ladder(&mut self, held: &Held, failure: &Failure, scene: &mut Scene<'_>) -> Option<Timestamp> {
+        let (settings, now) = (scene.settings, scene.now);
+        let pool = &mut *scene.pool;
         if !matches!(failure.class(), Class::RateLimit | Class::ServerError | Class::NetworkError) {
             return None;
         }
@@ -259,6 +249,13 @@ impl Cascade {
             pool.leave(held.permit.provider(), why, now);
         }
     }
+}
+
+/// What a decision looks at beside the failure.
+struct Scene<'a> {
+    settings: &'a Settings,
+    pool: &'a mut Pool,
+    now: Timestamp,
 }
 
 fn stated_wait(failure: &Failure, now: Timestamp) -> Duration {

@@ -49,7 +49,7 @@ impl FinalError {
             | FinalKind::UnrecognisedFailure
             | FinalKind::OutcomeUnknown => false,
         };
-        Self { kind, class, retry_at, should_retry }
+        Self { kind, class, retry_at: retry_at.filter(|at| *at > now), should_retry }
     }
 }
 

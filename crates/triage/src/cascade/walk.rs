@@ -3,9 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    KeyId, ModelId, Settings, Timestamp,
+    Class, KeyId, ModelId, Settings, Timestamp,
     breaker::Admission,
-    cascade::{Action, Attempt, Cascade, End, Held, Otherwise, Plan, Step, Tried, TriedResult, Wake},
+    cascade::{
+        Action, Again, Attempt, Cascade, End, FinalError, FinalKind, Held, Otherwise, Plan, Step, Tried,
+        TriedResult, Wake,
+    },
     ladder::{after, until},
     pool::{Outlook, Permit, Pool, Wish},
 };
@@ -32,7 +35,7 @@ impl Cascade {
             Plan::Over(end) => Some(Action::Finish(end)),
             Plan::Fresh => self.held.take().and_then(|held| self.fresh(held, pool, now)),
             Plan::Climb { at } => self.climb(at, pool, now),
-            Plan::Same { key, model, at } => self.same(key, model, at, pool, now),
+            Plan::Same(again) => self.same(again, pool, now),
             Plan::Model { key, otherwise } => self.next_model(key, otherwise, pool, now),
             Plan::LargerWindow { key } => self.larger_window(key, pool, now),
             Plan::Key(step) => self.any_key(step, pool, now),
@@ -41,7 +44,7 @@ impl Cascade {
     }
 
     fn fresh(&mut self, held: Held, pool: &Pool, now: Timestamp) -> Option<Action> {
-        Some(self.attempt(held.permit, held.model, Step::FreshConnection, pool, now))
+        Some(self.attempt((held.permit, held.model), Step::FreshConnection, pool, now))
     }
 
     fn climb(&mut self, at: Timestamp, pool: &mut Pool, now: Timestamp) -> Option<Action> {
@@ -50,7 +53,7 @@ impl Cascade {
         }
         let mut held = self.held.take()?;
         if pool.climb_on(&mut held.permit, now) {
-            return Some(self.attempt(held.permit, held.model, Step::Ladder, pool, now));
+            return Some(self.attempt((held.permit, held.model), Step::Ladder, pool, now));
         }
         // Given back, the permit brings the key the rest that the climb had put off.
         pool.release(held.permit, now);
@@ -58,14 +61,8 @@ impl Cascade {
         None
     }
 
-    fn same(
-        &mut self,
-        key: KeyId,
-        model: usize,
-        at: Timestamp,
-        pool: &mut Pool,
-        now: Timestamp,
-    ) -> Option<Action> {
+    fn same(&mut self, again: Again, pool: &mut Pool, now: Timestamp) -> Option<Action> {
+        let Again { key, model, at } = again;
         if now < at {
             return Some(Action::Wait { until: at, wake: Wake::Time });
         }
@@ -73,7 +70,7 @@ impl Cascade {
             .then(|| self.with_wish(model, |wish| pool.pick_key(wish, key, now)))
             .flatten();
         match permit {
-            Some(permit) => Some(self.attempt(permit, model, Step::RetrySame, pool, now)),
+            Some(permit) => Some(self.attempt((permit, model), Step::RetrySame, pool, now)),
             None => {
                 self.stage().spent.push(key);
                 self.plan = Plan::Key(Step::NextKey);
@@ -95,7 +92,7 @@ impl Cascade {
                     continue;
                 }
                 if let Some(permit) = self.with_wish(model, |wish| pool.pick_key(wish, key, now)) {
-                    return Some(self.attempt(permit, model, Step::NextModel, pool, now));
+                    return Some(self.attempt((permit, model), Step::NextModel, pool, now));
                 }
             }
         }
@@ -128,13 +125,11 @@ impl Cascade {
                 models.len() - 1
             });
             if let Some(permit) = self.with_wish(model, |wish| pool.pick_key(wish, key, now)) {
-                return Some(self.attempt(permit, model, Step::LargerWindow, pool, now));
+                return Some(self.attempt((permit, model), Step::LargerWindow, pool, now));
             }
         }
-        self.plan = Plan::Over(End::Error(super::FinalError::of(
-            super::FinalKind::ContextOverflow,
-            crate::Class::ContextOverflow,
-        )));
+        self.plan =
+            Plan::Over(End::Error(FinalError::of(FinalKind::ContextOverflow, Class::ContextOverflow)));
         None
     }
 
@@ -154,7 +149,7 @@ impl Cascade {
             return None;
         };
         if let Some(permit) = self.with_wish(model, |wish| pool.pick(wish, now)) {
-            return Some(self.attempt(permit, model, step, pool, now));
+            return Some(self.attempt((permit, model), step, pool, now));
         }
         if let Some(wait) = self.patience(model, pool, now) {
             return Some(wait);
@@ -174,17 +169,31 @@ impl Cascade {
             .stage()
             .patient_until
             .get_or_insert_with(|| after(now, Duration::from_secs(settings.patience_s)));
-        (at <= patient_until && self.is_in_time(at))
-            .then_some(Action::Wait { until: at, wake: Wake::PoolChange })
+        if at > patient_until || !self.is_in_time(at) {
+            return None;
+        }
+        self.forgive_limits();
+        Some(Action::Wait { until: at, wake: Wake::PoolChange })
+    }
+
+    /// Whoever waits for a key that was over its limit may ask that key again.
+    fn forgive_limits(&mut self) {
+        let at = self.at;
+        let trail = &self.trail;
+        let was_limited = |key: &KeyId| {
+            let last = trail.iter().rev().find(|tried| tried.leg == at && tried.key == *key);
+            let class = last.and_then(|tried| tried.result.class());
+            matches!(class, Some(Class::RateLimit | Class::QuotaExhausted))
+        };
+        self.legs[at].spent.retain(|key| !was_limited(key));
     }
 
     /// Goes to the next leg; after the last one, to the last resort.
     fn leave_leg(&mut self, pool: &mut Pool, now: Timestamp) -> Option<Action> {
-        if let Some(stage) = self.legs.get_mut(self.at) {
-            if let Some(why) = stage.leaving_over.take() {
-                let provider = stage.leg.provider.clone();
-                pool.leave(&provider, why, now);
-            }
+        if let Some(stage) = self.legs.get_mut(self.at)
+            && let Some(why) = stage.leaving_over.take()
+        {
+            pool.leave(&stage.leg.provider, why, now);
         }
         let next = (self.at + 1..self.legs.len()).find(|at| !self.legs[*at].over);
         if let Some(next) = next {
@@ -211,7 +220,7 @@ impl Cascade {
                 continue;
             }
             if let Some(permit) = self.with_wish(0, |wish| pool.pick_unknown(wish, now)) {
-                return self.attempt(permit, 0, Step::UnknownProbe, pool, now);
+                return self.attempt((permit, 0), Step::UnknownProbe, pool, now);
             }
         }
         Action::Finish(self.final_end(pool, now))
@@ -231,7 +240,7 @@ impl Cascade {
                 continue;
             }
             if let Some(permit) = self.with_wish(0, |wish| pool.pick(wish, now)) {
-                return Some(self.attempt(permit, 0, Step::OpenBreaker, pool, now));
+                return Some(self.attempt((permit, 0), Step::OpenBreaker, pool, now));
             }
         }
         None
@@ -282,10 +291,9 @@ impl Cascade {
         then.min(last)
     }
 
-    pub(super) fn attempt(
+    fn attempt(
         &mut self,
-        permit: Permit,
-        model: usize,
+        (permit, model): (Permit, usize),
         step: Step,
         pool: &Pool,
         now: Timestamp,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     KeyId, ModelId, ProviderId, Timestamp,
     breaker::Admission,
+    ladder::until,
     pool::{
         gate::{Mark, Phase},
         permit::Ticket,
@@ -128,9 +129,7 @@ impl Provider {
     /// A key that rests over an unknown failure, at most one per `unknown_probe_s`; for a request that has no
     /// other route left.
     pub(super) fn find_unknown(&mut self, wish: &Wish<'_>, now: Timestamp) -> Option<usize> {
-        let spacing =
-            jiff::SignedDuration::from_secs(i64::try_from(self.settings.unknown_probe_s).unwrap_or(i64::MAX));
-        if self.last_unknown_probe.is_some_and(|last| now.duration_since(last) < spacing) {
+        if self.last_unknown.is_some_and(|last| until(last, now) < self.settings.unknown_probe()) {
             return None;
         }
         let candidates: Vec<KeyId> =
@@ -142,7 +141,7 @@ impl Provider {
             if !rests {
                 self.unknown_resting.remove(&id);
             } else if !key.is_paused(now) && key.in_flight == 0 && self.account_is_open(slot, now) {
-                self.last_unknown_probe = Some(now);
+                self.last_unknown = Some(now);
                 return Some(slot);
             }
         }

@@ -46,7 +46,8 @@ pub(super) struct Provider {
     pub(super) due: BTreeSet<(Timestamp, KeyId, ProbeKind)>,
     /// Keys that rest over an unknown failure.
     pub(super) unknown_resting: BTreeSet<KeyId>,
-    pub(super) last_unknown_probe: Option<Timestamp>,
+    /// When one of them was last asked.
+    pub(super) last_unknown: Option<Timestamp>,
     /// One reference for every request that waits for a busy key.
     pub(super) queue: Arc<()>,
     pub(super) changes: Vec<Change>,
@@ -129,7 +130,7 @@ impl Provider {
             refusals: VecDeque::new(),
             due: BTreeSet::new(),
             unknown_resting: BTreeSet::new(),
-            last_unknown_probe: None,
+            last_unknown: None,
             queue: Arc::default(),
             changes: Vec::new(),
             outlook: OutlookCache::default(),

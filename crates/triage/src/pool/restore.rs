@@ -69,6 +69,7 @@ impl Provider {
         }
         if health.decisive().is_some_and(|rest| rest.penalty == crate::Penalty::RestUnknown) {
             self.unknown_resting.insert(id);
+            self.last_unknown = Some(now);
         }
         let key = &mut self.keys[slot];
         key.gate = Gate::restored(saved.health);

@@ -201,6 +201,7 @@ impl Provider {
         self.after_key_worsened(case.slot, None, now);
         if penalty == Penalty::RestUnknown {
             self.unknown_resting.insert(id);
+            self.last_unknown = Some(now);
         }
         let guessed = !term.stated || term.source == RestSource::MonthlyCycle;
         if penalty == Penalty::RestQuota && guessed && self.probes.quota {

@@ -55,7 +55,7 @@ impl Term {
             }
             Penalty::RestModelLimit => rate_limit(verdict, known, settings, now),
             Penalty::RestDoubt => at_least(Ladder::new(DOUBT_REST, DAY)),
-            Penalty::RestUnknown => at_least(Ladder::flat(seconds(settings.unknown_backoff_s))),
+            Penalty::RestUnknown => at_least(Ladder::flat(settings.unknown_backoff())),
             Penalty::RestModelPlan => at_least(Ladder::flat(DOUBT_REST)),
             Penalty::RestModelMoney => at_least(Ladder::flat(MODEL_MONEY_REST)),
         };

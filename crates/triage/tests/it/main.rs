@@ -2,4 +2,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests read the files of the repository")]
 
+mod cascade;
 mod packs;
+mod world;
