@@ -4,6 +4,8 @@
 //! started, each on its core, and measured in alternating rounds. What is asked, and what the figures do not show,
 //! stands in `docs/speed.md`.
 
+mod failover;
+mod growth;
 mod load;
 mod machine;
 mod programs;
@@ -121,6 +123,15 @@ async fn run(arguments: &Arguments, ground: &Ground, results: &mut Results) -> R
                 round.measure(section, target, results).await?;
             }
         }
+    }
+    if wanted(&Section::Failover) && !arguments.without_gateway {
+        eprintln!("Failover");
+        eprintln!("{}", failover::measure(ground, results).await?);
+    }
+    if wanted(&Section::Growth) && !arguments.without_gateway {
+        eprintln!("Growth");
+        let upstream = targets.first().map(|direct| direct.addr).expect("the upstream is the first target");
+        growth::measure(ground, upstream, effort, results).await?;
     }
     Ok(targets.iter().map(|target| target.name.clone()).collect())
 }

@@ -123,20 +123,30 @@ impl Ground {
 
     /// Starts the gateway with everything on; gives the time until it was ready, too.
     pub(crate) async fn gateway(&self, upstream: SocketAddr, size: Size) -> Result<(Target, Duration)> {
+        let started = Instant::now();
+        let target = self.gateway_with(&sized_config(upstream, size)).await?;
+        Ok((target, started.elapsed()))
+    }
+
+    /// Starts the gateway with these providers.
+    pub(crate) async fn gateway_with(&self, providers: &str) -> Result<Target> {
         let addr = free_port()?;
         let folder = self.folder.join(format!("gateway-{}", addr.port()));
         fs::create_dir_all(&folder)?;
-        let config = folder.join("backstop.toml");
-        fs::write(&config, gateway_config(addr, &folder, upstream, size))?;
+        let file = folder.join("backstop.toml");
+        let config = format!(
+            "[server]\nlisten = \"{addr}\"\ndata_dir = \"{}/data\"\n\n[[client]]\nname = \"bench\"\nvalue = \"{CLIENT_KEY}\"\n\n{providers}",
+            folder.display()
+        );
+        fs::write(&file, config)?;
         let mut command = pinned(self.cores.target, &self.programs.join("backstop"));
-        command.arg("serve").arg("--config").arg(&config).env("RUST_LOG", "warn");
-        let started = Instant::now();
+        command.arg("serve").arg("--config").arg(&file).env("RUST_LOG", "warn");
         let running = Running::start(command, folder.join("words.log"))?;
         let base = "/proxy/bench/v1".to_string();
         let target =
             Target { name: "gateway".into(), addr, base, key: CLIENT_KEY.into(), running: Some(running) };
         target.wait_for("/readyz").await?;
-        Ok((target, started.elapsed()))
+        Ok(target)
     }
 }
 
@@ -189,9 +199,8 @@ pub(crate) fn free_port() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-fn gateway_config(addr: SocketAddr, folder: &Path, upstream: SocketAddr, size: Size) -> String {
-    let mut text = format!("[server]\nlisten = \"{addr}\"\ndata_dir = \"{}/data\"\n\n", folder.display());
-    text += &format!("[[client]]\nname = \"bench\"\nvalue = \"{CLIENT_KEY}\"\n\n");
+fn sized_config(upstream: SocketAddr, size: Size) -> String {
+    let mut text = String::new();
     for number in 1..size.clients {
         text += &format!("[[client]]\nname = \"client-{number}\"\nvalue = \"bk-client-{number:026}\"\n\n");
     }
@@ -215,6 +224,6 @@ pub(crate) fn check_programs(programs: &Path) -> Result<()> {
 
 const KEY: &str = "sk-bench";
 
-const CLIENT_KEY: &str = "bk-bench-0123456789abcdef0123456789";
+pub(crate) const CLIENT_KEY: &str = "bk-bench-0123456789abcdef0123456789";
 
 const START_LIMIT: Duration = Duration::from_secs(30);

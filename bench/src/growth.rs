@@ -1,0 +1,99 @@
+//! What grows with the number of keys, of client keys, and of open streams.
+//!
+//! Two gateways run side by side, a small one and a large one, and are measured in turn, so that the ratio of the two
+//! is as steady as a ratio to nginx.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::load;
+use crate::machine::resident_kib;
+use crate::programs::{Ground, Size, Target};
+use crate::results::{Results, Sample};
+use crate::rounds::{Effort, Round, held_body, small_body};
+
+/// Measures growth and adds what it finds.
+pub(crate) async fn measure(
+    ground: &Ground,
+    upstream: SocketAddr,
+    effort: Effort,
+    results: &mut Results,
+) -> Result<()> {
+    let small = ground.gateway(upstream, Size { keys: 1, clients: 1 }).await?.0;
+    let base = idle_kib(&small).await?;
+    {
+        let (_, ready) = ground.gateway(upstream, Size { keys: 1000, clients: 1 }).await?;
+        results.add("ready", NAME, sample(0, ready.as_secs_f64() * 1e3));
+    }
+    {
+        let many_keys = ground.gateway(upstream, Size { keys: MANY_KEYS, clients: 1 }).await?.0;
+        let grown = idle_kib(&many_keys).await? - base;
+        results.add("keys_kib", NAME, sample(0, grown / MANY_KEYS as f64));
+        compare(ground, (&small, &many_keys), effort, |round, ratio| {
+            results.add("keys_cpu", NAME, sample(round, ratio))
+        })
+        .await?;
+    }
+    {
+        let many_clients = ground.gateway(upstream, Size { keys: 1, clients: MANY_CLIENTS }).await?.0;
+        compare(ground, (&small, &many_clients), effort, |round, ratio| {
+            results.add("clients_cpu", NAME, sample(round, ratio));
+        })
+        .await?;
+    }
+    drop(small);
+    let few = per_stream(ground, upstream, FEW_STREAMS).await?;
+    let many = per_stream(ground, upstream, effort.streams.max(FEW_STREAMS * 4)).await?;
+    results.add("streams_kib", NAME, sample(0, many / few));
+    Ok(())
+}
+
+/// CPU per request of the second over that of the first, round by round.
+async fn compare(
+    ground: &Ground,
+    (one, other): (&Target, &Target),
+    effort: Effort,
+    mut add: impl FnMut(usize, f64),
+) -> Result<()> {
+    for number in 0..effort.rounds {
+        let round = Round { ground, effort, number, expected: 0 };
+        let mut costs = [0.0; 2];
+        for (cost, target) in costs.iter_mut().zip([one, other]) {
+            let meter = round.meter(target)?;
+            let time = Duration::from_secs(effort.seconds);
+            let seen = load::saturate(ground, target, &small_body(), (32, time)).await?;
+            *cost = meter.read()?.micros() / seen.requests;
+        }
+        add(number, costs[1] / costs[0]);
+    }
+    Ok(())
+}
+
+async fn per_stream(ground: &Ground, upstream: SocketAddr, streams: usize) -> Result<f64> {
+    let target = ground.gateway(upstream, Size { keys: 10, clients: 1 }).await?.0;
+    let before = idle_kib(&target).await?;
+    let held = load::hold(&target, &held_body(), streams).await?;
+    let process = target.process().map_or(0.0, |process| resident_kib(process) as f64);
+    drop(held);
+    Ok((process - before) / streams as f64)
+}
+
+/// Memory after a hundred calm requests.
+async fn idle_kib(target: &Target) -> Result<f64> {
+    load::pace(target, &small_body(), 100, Duration::from_secs(1)).await?;
+    Ok(target.process().map_or(0.0, |process| resident_kib(process) as f64))
+}
+
+fn sample(round: usize, value: f64) -> Sample {
+    Sample { round, value, foreign: 0.0 }
+}
+
+const NAME: &str = "gateway";
+
+const MANY_KEYS: usize = 10_000;
+
+const MANY_CLIENTS: usize = 100_000;
+
+const FEW_STREAMS: usize = 200;
