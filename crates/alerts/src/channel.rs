@@ -4,7 +4,7 @@ use backstop_triage::alert::{Notice, NoticeKind, Severity};
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use crate::{DeliveryError, QuietHours, Secret, command, email, http::HttpClient, webhook};
+use crate::{DeliveryError, HttpClient, QuietHours, Secret, command, email, webhook};
 
 /// An `[[alert]]` table of the configuration.
 #[derive(Clone, Debug, Default, Deserialize)]

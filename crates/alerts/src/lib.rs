@@ -16,17 +16,16 @@ mod channel;
 mod command;
 mod courier;
 mod email;
-mod http;
 mod message;
 mod outbox;
 mod quiet;
 mod secret;
 mod webhook;
 
+pub use backstop_http::HttpClient;
 pub use backstop_triage::alert::{Notice, NoticeKind, Severity};
 pub use channel::{Channel, ChannelConfig, ConfigError, Source};
 pub use courier::{ChannelStatus, Courier, Pace};
-pub use http::{HttpClient, HttpError, HttpReply};
 pub use quiet::QuietHours;
 pub use secret::Secret;
 pub use webhook::signature;

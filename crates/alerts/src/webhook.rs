@@ -5,7 +5,9 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::{DeliveryError, HttpClient, Notice, Secret, Severity, http::HttpError, message};
+use backstop_http::HttpError;
+
+use crate::{DeliveryError, HttpClient, Notice, Secret, Severity, message};
 
 /// The signature of a webhook, by the Standard Webhooks convention: `v1,` and the base64 of HMAC-SHA256 over
 /// `id.timestamp.body`. A secret that begins with `whsec_` is base64 behind it, any other is taken as it is.

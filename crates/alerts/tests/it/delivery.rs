@@ -88,7 +88,7 @@ async fn a_channel_that_recovers_gets_everything_in_order() {
     let mut notices =
         [raised(Condition::ProviderDown), raised(Condition::CrashLoop), raised(Condition::DiskLow)];
     for (index, notice) in notices.iter_mut().enumerate() {
-        notice.at = notice.at + Duration::from_millis(index as u64);
+        notice.at += Duration::from_millis(index as u64);
         courier.post(notice).unwrap();
     }
     let mut bodies = Vec::new();
