@@ -60,6 +60,16 @@ impl Client {
         }
     }
 
+    /// Says that nothing more will be sent.
+    pub(crate) async fn half_close(&mut self) {
+        let _ = self.stream.shutdown().await;
+    }
+
+    /// Reads until the peer ends the connection, in whichever way.
+    pub(crate) async fn drain(mut self) {
+        while matches!(self.more().await, Ok(1..)) {}
+    }
+
     async fn more(&mut self) -> io::Result<usize> {
         self.stream.read_buf(&mut self.read).await
     }

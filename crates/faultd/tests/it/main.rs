@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod any_bytes;
 mod client;
 mod good_answers;
 mod limits;
