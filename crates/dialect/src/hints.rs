@@ -53,10 +53,11 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 /// The headers in which agents name their session, the surest first.
-const SESSION_HEADERS: [&str; 6] = [
+const SESSION_HEADERS: [&str; 7] = [
     "x-claude-code-session-id",
     "session_id",
     "session-id",
+    "thread-id",
     "conversation_id",
     "x-session-affinity",
     "x-session-id",

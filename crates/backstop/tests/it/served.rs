@@ -1,0 +1,113 @@
+//! The real program as a process of its own, with a folder of its own.
+
+use std::{
+    fs::{self, File},
+    net::TcpListener,
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    process::{Child, Command},
+    time::{sleep, timeout},
+};
+
+/// A running `backstop serve`; dropping it kills it.
+pub struct Served {
+    folder: TempDir,
+    address: String,
+    child: Child,
+}
+
+impl Served {
+    /// Starts the gateway with this configuration, and a client key, and waits until it is ready.
+    pub async fn start(config: &str) -> Self {
+        let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let client = format!("\n[[client]]\nname = \"tests\"\nvalue = \"{CLIENT_KEY}\"\n");
+        fs::write(folder.path().join("backstop.toml"), format!("{config}{client}")).unwrap();
+        let address = free_address();
+        let child = spawn(folder.path(), &address);
+        let mut served = Self { folder, address, child };
+        served.wait_until_ready().await;
+        served
+    }
+
+    /// Ends the process by SIGKILL, and starts it again on the same folder.
+    pub async fn kill_and_restart(&mut self) {
+        self.child.kill().await.unwrap();
+        self.child = spawn(self.folder.path(), &self.address);
+        self.wait_until_ready().await;
+    }
+
+    /// The gateway's URL, without a slash at its end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The client key that it knows.
+    #[expect(clippy::unused_self, reason = "the key belongs to the gateway that was started")]
+    pub fn client_key(&self) -> &'static str {
+        CLIENT_KEY
+    }
+
+    /// Its folder; the configuration, the data and what it said on stderr lie there.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What it said on stderr since its last start.
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
+    }
+
+    async fn wait_until_ready(&mut self) {
+        let ready = async {
+            while !is_ready(&self.address).await {
+                if let Some(status) = self.child.try_wait().unwrap() {
+                    panic!("the gateway ended with {status}:\n{}", self.stderr());
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        assert!(timeout(START_LIMIT, ready).await.is_ok(), "the gateway is not ready:\n{}", self.stderr());
+    }
+}
+
+fn spawn(folder: &Path, address: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_backstop"))
+        .arg("serve")
+        .args(["--listen", address])
+        .arg("--config")
+        .arg(folder.join("backstop.toml"))
+        .arg("--data-dir")
+        .arg(folder.join("data"))
+        .env("HOME", folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(folder.join("stderr")).unwrap())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap()
+}
+
+async fn is_ready(address: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address).await else { return false };
+    let request = format!("GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let mut answer = Vec::new();
+    stream.write_all(request.as_bytes()).await.is_ok()
+        && stream.read_to_end(&mut answer).await.is_ok()
+        && answer.starts_with(b"HTTP/1.1 200")
+}
+
+/// A loopback address that was free a moment ago.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+const CLIENT_KEY: &str = "bsk_0123456789abcdef0123456789abcdef";
+
+const START_LIMIT: Duration = Duration::from_secs(60);
