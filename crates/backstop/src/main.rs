@@ -20,11 +20,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Classify(cmd::classify::Args),
+    Rules(cmd::rules::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Classify(args) => cmd::classify::run(args),
+        Command::Rules(args) => cmd::rules::run(args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("backstop: {error:#}");

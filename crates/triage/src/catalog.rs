@@ -3,6 +3,8 @@
 //! A user's packs come before the embedded ones; then a provider's own pack, the packs it is like, and the
 //! shared packs. The order of every provider is laid out once, when the catalog is made.
 
+mod lint;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock},
@@ -198,7 +200,9 @@ fn stands_in(prose: &str, name: &str) -> bool {
         && prose.match_indices(name).any(|(at, _)| {
             let before = prose.get(..at).and_then(|text| text.chars().next_back());
             let after = prose.get(at + name.len()..).unwrap_or_default();
+            // `litellm.RateLimitError` names the speaker, not whom it quotes.
             !before.is_some_and(|before| before.is_ascii_alphanumeric())
+                && !after.starts_with('.')
                 && (!after.starts_with(|c: char| c.is_ascii_alphanumeric())
                     || after.starts_with("exception")
                     || after.starts_with("error"))
@@ -243,7 +247,9 @@ fn plan(packs: &[Pack], users: usize, shared: &[usize], id: &ProviderId) -> Plan
     let everybody =
         (0..users).filter(|pack| is_shared(packs, *pack) && packs.get(*pack).is_some_and(|p| p.id != *id));
     let mut own: Vec<_> = of(id).filter(|pack| *pack < users).chain(everybody).collect();
-    own.extend(of(id).filter(|pack| *pack >= users));
+    own.extend(
+        of(id).filter(|pack| *pack >= users && packs.get(*pack).is_some_and(|pack| pack.shared.is_none())),
+    );
     let mut like = Vec::new();
     let mut open: Vec<_> =
         own.iter().filter_map(|pack| packs.get(*pack)).flat_map(|pack| pack.like.iter()).collect();

@@ -89,7 +89,7 @@ impl<'c> Case<'c> {
     fn spoken(&self, tried: &mut dyn FnMut(Trial<'c>)) -> Option<(u32, &'c Rule)> {
         let plan = self.layers.plan(self.provider);
         let whole = View::WHOLE;
-        let inner = self.facts.quoted_view().map(|(view, _)| view);
+        let inner = self.facts.inner_view();
         self.stage(&plan.own, whole, false, tried)
             .or_else(|| {
                 let quoted = self.layers.plan(self.quoted_provider?);
@@ -98,8 +98,8 @@ impl<'c> Case<'c> {
                     .or_else(|| self.stage(&quoted.like, view, false, tried))
             })
             .or_else(|| inner.and_then(|inner| self.stage(&plan.like, inner, false, tried)))
-            .or_else(|| self.stage(&plan.like, whole, false, tried))
             .or_else(|| inner.and_then(|inner| self.stage(&plan.shared, inner, false, tried)))
+            .or_else(|| self.stage(&plan.like, whole, false, tried))
             .or_else(|| self.stage(&plan.shared, whole, false, tried))
     }
 

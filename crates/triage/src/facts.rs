@@ -135,19 +135,18 @@ impl<'a> Facts<'a> {
         self.status.is_some_and(|status| status >= 300)
     }
 
-    /// The innermost quoted layer that says anything, with everything inside it.
-    pub fn quoted_view(&self) -> Option<(View, Option<&str>)> {
-        let says = |index: usize| {
-            self.layers.get(index).is_some_and(|layer| !layer.words.is_empty())
-                || self.tokens.iter().any(|token| usize::from(token.layer) == index)
+    /// The innermost layers that say anything, if there is something around them.
+    pub fn inner_view(&self) -> Option<View> {
+        let says = |index: usize, layer: &Layer<'_>| {
+            layer.words.len() > 1 || self.tokens.iter().any(|token| usize::from(token.layer) == index)
         };
-        let depth = |index: usize| self.layers.get(index).map_or(0, |layer| layer.depth);
-        let quoted = |index: usize| self.layers.get(index).is_some_and(|layer| layer.quoted);
-        let deepest = (0..self.layers.len()).filter(|i| quoted(*i) && says(*i)).map(depth).max()?;
-        let chosen = (0..self.layers.len()).filter(|i| quoted(*i) && depth(*i) == deepest);
-        let view = chosen.fold(View(0), |view, index| View(view.0 | 1 << index));
-        let provider = self.layers.iter().rev().find_map(|layer| layer.provider.as_deref());
-        Some((view, provider))
+        let speaking = || self.layers.iter().enumerate().filter(|(index, layer)| says(*index, layer));
+        let deepest = speaking().map(|(_, layer)| layer.depth).max().filter(|depth| *depth > 0)?;
+        Some(
+            speaking()
+                .filter(|(_, layer)| layer.depth == deepest)
+                .fold(View(0), |view, (index, _)| View(view.0 | 1 << index)),
+        )
     }
 
     /// Whether a relay quotes the error.
@@ -169,7 +168,8 @@ impl<'a> Facts<'a> {
             .filter_map(|(_, layer)| self.text.get(layer.words.clone()))
     }
 
-    /// The statuses that count for a view: what arrived if it is a failure, else what the layers tell.
+    /// The statuses that count for a view: what arrived if it is a failure, else what the layers tell, and a
+    /// good status last.
     pub fn statuses(&self, view: View) -> impl Iterator<Item = u16> {
         let told = self
             .layers
@@ -177,11 +177,10 @@ impl<'a> Facts<'a> {
             .enumerate()
             .filter(move |(index, _)| view.has(*index))
             .filter_map(|(_, layer)| layer.status);
-        let outer = self.status.filter(|_| self.status_fails());
         let inner_first = view != View::WHOLE && told.clone().next().is_some();
-        let outer = outer.filter(|_| !inner_first);
-        let told = told.filter(move |_| outer.is_none());
-        outer.into_iter().chain(told)
+        let arrived = self.status.filter(|_| self.status_fails() && !inner_first);
+        let good = self.status.filter(|_| !self.status_fails());
+        arrived.into_iter().chain(told.filter(move |_| arrived.is_none())).chain(good)
     }
 }
 

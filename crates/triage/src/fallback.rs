@@ -84,7 +84,7 @@ fn by_model_name(facts: &Facts<'_>, evidence: &Evidence) -> Option<Verdict> {
 }
 
 fn by_status(facts: &Facts<'_>) -> Option<Verdict> {
-    let inner = facts.quoted_view().and_then(|(view, _)| facts.statuses(view).next());
+    let inner = facts.inner_view().and_then(|view| facts.statuses(view).next());
     let status = inner.or_else(|| facts.statuses(View::WHOLE).next())?;
     let says = facts.says_anything();
     let (class, scope, reason) = match status {
