@@ -1,0 +1,426 @@
+//! One upstream call: sending it, and finding out what its answer is worth before the client sees any of it.
+//!
+//! An error answer is read as far as evidence needs. A complete answer is held until it is whole, so that one that
+//! breaks off can still be had elsewhere; only what is too long to hold begins to pass through. A stream is held until
+//! its first content: up to there a failure, also one told inside a success, moves on as if nothing had begun.
+
+use std::{collections::VecDeque, time::Duration};
+
+use backstop_dialect::{AnswerKind, EventKind, Framing, Operation, StreamReader, estimate_tokens, examine};
+use backstop_triage::{
+    Basis, Class, Evidence, Fault, Hints, Kind, Scope, Verdict,
+    cascade::{Attempt, Progress},
+};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, StatusCode, header, response};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    drive::{Journey, Returned, Route},
+    upstream::{Answer, Broken, Cut, Exchange, Freshness, Reach, Trouble},
+};
+
+/// What became of an attempt.
+pub(crate) enum Step {
+    /// It failed, and that is reported.
+    Again,
+    /// A complete answer.
+    Whole(Whole),
+    /// The beginning of a long answer.
+    Passing(Begun),
+    /// A stream with its first content.
+    Stream(Opened),
+    /// Nothing more can be sent, though the cascade would go on: the upload is gone.
+    Stuck,
+}
+
+/// A complete answer.
+pub(crate) struct Whole {
+    pub(crate) head: response::Parts,
+    pub(crate) pieces: VecDeque<Bytes>,
+}
+
+/// The beginning of a long answer.
+pub(crate) struct Begun {
+    pub(crate) head: response::Parts,
+    pub(crate) held: VecDeque<Bytes>,
+    pub(crate) answer: Answer,
+}
+
+/// A stream with its first content.
+pub(crate) struct Opened {
+    pub(crate) head: response::Parts,
+    pub(crate) held: VecDeque<Bytes>,
+    pub(crate) answer: Answer,
+    pub(crate) reader: StreamReader,
+    pub(crate) framing: Framing,
+}
+
+impl Journey {
+    /// Makes the call that the cascade ordered. Whatever fails is reported before this returns.
+    pub(crate) async fn attempt(&mut self, attempt: &Attempt) -> Step {
+        let outlet = self.plan.outlet(attempt.provider.as_str()).cloned();
+        let Some(outlet) = outlet.filter(|outlet| outlet.keys.contains_key(&attempt.key)) else {
+            // Removed while the request was under way.
+            return self.lost("this key is not configured any more");
+        };
+        let route = Route { outlet, key: attempt.key, model: attempt.model.clone() };
+        self.route = Some(route.clone());
+        self.record.began(attempt);
+        if !self.asked.can_be_sent() {
+            return Step::Stuck;
+        }
+        let key = &route.outlet.keys[&attempt.key];
+        let Ok(request) = self.asked.call(&route.outlet, key, attempt.model.as_str()) else {
+            return self.lost("the path cannot be joined with the provider's base URL");
+        };
+        let by = self.shared.clock.instant(attempt.first_content_by);
+        let freshness = if attempt.fresh_connection { Freshness::Fresh } else { Freshness::Pooled };
+        match route.outlet.upstream.send(request, freshness, by).await {
+            Err(broken) => self.broken(&broken),
+            Ok(exchange) if exchange.head.status.is_success() => self.succeeded(exchange, attempt, by).await,
+            Ok(exchange) => self.refused(exchange, route, by).await,
+        }
+    }
+
+    fn lost(&mut self, what: &str) -> Step {
+        self.record.detail(what);
+        let verdict =
+            Verdict::new(Class::ConfigurationError, Scope::Provider, "not_configured", Basis::Structure);
+        self.failed_as(verdict, &Evidence::default(), Progress::NotSent, None);
+        Step::Again
+    }
+
+    fn broken(&mut self, broken: &Broken) -> Step {
+        self.record.detail(&broken.detail);
+        let progress = match broken.reach {
+            Reach::NotSent => Progress::NotSent,
+            Reach::Stale => Progress::StaleConnection,
+            Reach::MaybeAccepted => Progress::MaybeAccepted,
+        };
+        match broken.trouble {
+            Trouble::Fault(fault) => self.failed(&self.evidence_of(fault, 0), progress, None),
+            Trouble::ForbiddenAddress => {
+                let reason = "address_not_allowed";
+                let verdict =
+                    Verdict::new(Class::ConfigurationError, Scope::Provider, reason, Basis::Structure);
+                self.failed_as(verdict, &Evidence::default(), progress, None);
+            }
+        }
+        Step::Again
+    }
+
+    /// An error answer: as much of it as evidence needs, the rest in case it goes back.
+    async fn refused(&mut self, exchange: Exchange, route: Route, by: Instant) -> Step {
+        let Exchange { head, mut body } = exchange;
+        let by = by.min(Instant::now() + ERROR_BODY_WITHIN);
+        let (held, whole) = collect(&mut body, Evidence::TEXT_CAP, by).await;
+        let status = head.status.as_u16();
+        let text = text_of(&held);
+        let evidence = self.evidence(Kind::Http { status }, &head.headers, text);
+        self.record.upstream_id(&head.headers);
+        let progress = match status {
+            502 | 504 | 520..=529 if status != 529 => Progress::MaybeAccepted,
+            _ => Progress::Rejected,
+        };
+        // What follows is read only if the answer goes back.
+        let rest = matches!(whole, Collected::More).then_some(body);
+        self.last = Some(Returned { status: head.status, headers: head.headers, held, rest, route });
+        self.failed(&evidence, progress, Some(status));
+        Step::Again
+    }
+
+    async fn succeeded(&mut self, exchange: Exchange, attempt: &Attempt, by: Instant) -> Step {
+        self.record.upstream_id(&exchange.head.headers);
+        let content_type =
+            exchange.head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let is_events = content_type.is_some_and(|text| text.trim_start().starts_with("text/event-stream"));
+        let framing = Framing::of(self.asked.dialect, content_type);
+        let is_stream = is_events || (self.asked.streaming && framing == Framing::JsonArray);
+        if is_stream && self.asked.operation == Operation::Generate {
+            self.open(exchange, framing, attempt, by).await
+        } else {
+            self.gather(exchange, attempt, by).await
+        }
+    }
+
+    /// Holds an answer until it is whole or too long to hold.
+    async fn gather(&mut self, exchange: Exchange, attempt: &Attempt, by: Instant) -> Step {
+        let Exchange { head, mut body } = exchange;
+        let (held, collected) = collect(&mut body, HELD_ANSWER, by).await;
+        match collected {
+            Collected::All => self.judge(Whole { head, pieces: held }),
+            Collected::More => {
+                self.committed();
+                Step::Passing(Begun { head, held, answer: body })
+            }
+            Collected::Late => {
+                let silent = by.saturating_duration_since(Instant::now()) > Duration::ZERO;
+                let fault = if silent { Fault::IdleTimeout } else { Fault::ReadTimeout };
+                self.cut_short(fault, "the answer did not come to its end in time", &held, attempt)
+            }
+            Collected::Cut(cut) => self.cut_short(cut.fault, &cut.detail, &held, attempt),
+        }
+    }
+
+    /// Looks whether a complete success is one.
+    fn judge(&mut self, whole: Whole) -> Step {
+        let status = whole.head.status.as_u16();
+        let is_generation = self.asked.operation == Operation::Generate;
+        let body = joined(&whole.pieces);
+        if !is_generation {
+            let rules = self.route.as_ref().map(|route| route.outlet.config.rules.clone());
+            let catalog = self.shared.catalog.load_full();
+            if rules.is_some_and(|rules| catalog.success_looks_failed(&rules, status, &body)) {
+                return self.failed_within(&whole, &body);
+            }
+            self.completed();
+            return Step::Whole(whole);
+        }
+        let answer = examine(self.asked.dialect, &body);
+        self.counted(answer.usage);
+        match answer.kind {
+            AnswerKind::Content => {
+                self.completed();
+                Step::Whole(whole)
+            }
+            AnswerKind::Error | AnswerKind::Unreadable => self.failed_within(&whole, &body),
+            AnswerKind::Empty => {
+                let evidence = self.evidence(Kind::Http { status }, &whole.head.headers, String::new());
+                self.failed_as(empty_answer(), &evidence, Progress::Started, Some(status));
+                Step::Again
+            }
+        }
+    }
+
+    /// A failure under a success status.
+    fn failed_within(&mut self, whole: &Whole, body: &[u8]) -> Step {
+        let status = whole.head.status.as_u16();
+        let text = String::from_utf8_lossy(&body[..body.len().min(Evidence::TEXT_CAP)]).into_owned();
+        let evidence = self.evidence(Kind::Http { status }, &whole.head.headers, text);
+        if let Some(route) = self.route.clone() {
+            let (status, headers) = (StatusCode::BAD_GATEWAY, whole.head.headers.clone());
+            self.last = Some(Returned { status, headers, held: whole.pieces.clone(), rest: None, route });
+        }
+        self.failed(&evidence, Progress::Started, Some(status));
+        Step::Again
+    }
+
+    /// Holds a stream until its first content.
+    async fn open(&mut self, exchange: Exchange, framing: Framing, attempt: &Attempt, by: Instant) -> Step {
+        let Exchange { head, mut body } = exchange;
+        let mut reader = StreamReader::new(self.asked.dialect, framing);
+        let mut held = Held::default();
+        loop {
+            match held.take_in(&mut reader) {
+                Look::More => {}
+                Look::Content => {
+                    self.committed();
+                    return Step::Stream(Opened { head, held: held.pieces, answer: body, reader, framing });
+                }
+                Look::Failed => return self.failed_in_stream(&head, &reader),
+            }
+            let silent_at = Instant::now() + attempt.idle_timeout;
+            let show_at = held.began.map_or(by, |began| began + HOLD_PREAMBLE);
+            match timeout_at(by.min(silent_at).min(show_at), body.bytes()).await {
+                Ok(Some(Ok(chunk))) => reader.push(chunk),
+                Ok(Some(Err(cut))) => return self.cut_short(cut.fault, &cut.detail, &held.pieces, attempt),
+                Ok(None) => {
+                    reader.finish();
+                    match held.take_in(&mut reader) {
+                        Look::Content => {
+                            self.committed();
+                            return Step::Stream(Opened {
+                                head,
+                                held: held.pieces,
+                                answer: body,
+                                reader,
+                                framing,
+                            });
+                        }
+                        Look::Failed => return self.failed_in_stream(&head, &reader),
+                        Look::More if reader.has_ended() || held.pieces.is_empty() => {
+                            return self.nothing_came(&head);
+                        }
+                        Look::More => {
+                            return self.cut_short(
+                                Fault::IncompleteBody,
+                                "the stream ended early",
+                                &held.pieces,
+                                attempt,
+                            );
+                        }
+                    }
+                }
+                Err(_) if Instant::now() >= by => {
+                    return self.cut_short(Fault::ReadTimeout, "no content in time", &held.pieces, attempt);
+                }
+                Err(_) if Instant::now() >= show_at => {
+                    self.committed();
+                    return Step::Stream(Opened { head, held: held.pieces, answer: body, reader, framing });
+                }
+                Err(_) => {
+                    return self.cut_short(
+                        Fault::IdleTimeout,
+                        "the stream fell silent",
+                        &held.pieces,
+                        attempt,
+                    );
+                }
+            }
+        }
+    }
+
+    fn failed_in_stream(&mut self, head: &response::Parts, reader: &StreamReader) -> Step {
+        let status = head.status.as_u16();
+        let Some(error) = reader.error() else { return self.nothing_came(head) };
+        let text = String::from_utf8_lossy(error).into_owned();
+        let evidence = self.evidence(Kind::Stream { status }, &head.headers, text);
+        self.failed(&evidence, Progress::Started, Some(status));
+        Step::Again
+    }
+
+    fn nothing_came(&mut self, head: &response::Parts) -> Step {
+        let status = head.status.as_u16();
+        let evidence = self.evidence(Kind::Stream { status }, &head.headers, String::new());
+        self.failed_as(empty_answer(), &evidence, Progress::Started, Some(status));
+        Step::Again
+    }
+
+    fn cut_short(&mut self, fault: Fault, detail: &str, held: &VecDeque<Bytes>, _attempt: &Attempt) -> Step {
+        self.record.detail(detail);
+        let bytes: usize = held.iter().map(Bytes::len).sum();
+        let evidence = self.evidence_of(fault, bytes as u64);
+        self.failed(&evidence, Progress::Started, None);
+        Step::Again
+    }
+
+    /// What is known of a failed connection.
+    pub(crate) fn evidence_of(&self, fault: Fault, bytes_received: u64) -> Evidence {
+        let mut hints = self.hints();
+        hints.bytes_received = Some(bytes_received);
+        Evidence { kind: Kind::Transport(fault), hints, ..Evidence::default() }
+    }
+
+    /// What is known of an answer that is a failure.
+    pub(crate) fn evidence(&self, kind: Kind, headers: &HeaderMap, text: String) -> Evidence {
+        let header = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
+            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+        };
+        let headers =
+            headers.iter().filter(|(name, _)| **name != header::SET_COOKIE).filter_map(header).collect();
+        Evidence { kind, headers, text, stderr: String::new(), hints: self.hints() }
+    }
+
+    fn hints(&self) -> Hints {
+        let route = self.route.as_ref();
+        Hints {
+            model: route.map(|route| route.model.to_string()).filter(|model| !model.is_empty()),
+            approx_tokens: Some(estimate_tokens(self.asked.bytes())).filter(|tokens| *tokens > 0),
+            context_length: route.and_then(|route| route.outlet.config.context.get(&route.model).copied()),
+            messages: self.asked.messages,
+            bytes_received: None,
+            echo: Vec::new(),
+        }
+    }
+}
+
+/// What a stream has shown so far of itself.
+#[derive(Default)]
+struct Held {
+    pieces: VecDeque<Bytes>,
+    length: usize,
+    /// When its preamble began.
+    began: Option<Instant>,
+}
+
+enum Look {
+    More,
+    Content,
+    Failed,
+}
+
+impl Held {
+    fn take_in(&mut self, reader: &mut StreamReader) -> Look {
+        while let Some(passage) = reader.pop() {
+            match passage.kind {
+                EventKind::Error | EventKind::Terminal { finish: false } => return Look::Failed,
+                EventKind::Content | EventKind::Terminal { finish: true } => {
+                    self.pieces.push_back(passage.bytes);
+                    return Look::Content;
+                }
+                EventKind::Comment | EventKind::Ping => self.hold(passage.bytes),
+                EventKind::Preamble | EventKind::Usage | EventKind::Other => {
+                    self.began.get_or_insert_with(Instant::now);
+                    self.hold(passage.bytes);
+                }
+            }
+        }
+        if self.length > HELD_PREAMBLE { Look::Content } else { Look::More }
+    }
+
+    fn hold(&mut self, bytes: Bytes) {
+        self.length += bytes.len();
+        self.pieces.push_back(bytes);
+    }
+}
+
+enum Collected {
+    All,
+    More,
+    Late,
+    Cut(Cut),
+}
+
+/// Reads a body until it is whole, or longer than `cap`, or the time is over.
+async fn collect(body: &mut Answer, cap: usize, by: Instant) -> (VecDeque<Bytes>, Collected) {
+    let mut held = VecDeque::new();
+    let mut length = 0;
+    loop {
+        if length > cap {
+            return (held, Collected::More);
+        }
+        if body.is_at_end() {
+            body.finish();
+            return (held, Collected::All);
+        }
+        match timeout_at(by, body.bytes()).await {
+            Ok(Some(Ok(bytes))) => {
+                length += bytes.len();
+                held.push_back(bytes);
+            }
+            Ok(Some(Err(cut))) => return (held, Collected::Cut(cut)),
+            Ok(None) => return (held, Collected::All),
+            Err(_) => return (held, Collected::Late),
+        }
+    }
+}
+
+fn joined(pieces: &VecDeque<Bytes>) -> Bytes {
+    match pieces.len() {
+        0 => Bytes::new(),
+        1 => pieces[0].clone(),
+        _ => {
+            let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+            pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+            whole.freeze()
+        }
+    }
+}
+
+fn text_of(pieces: &VecDeque<Bytes>) -> String {
+    let whole = joined(pieces);
+    String::from_utf8_lossy(&whole[..whole.len().min(Evidence::TEXT_CAP)]).into_owned()
+}
+
+fn empty_answer() -> Verdict {
+    Verdict::new(Class::ServerError, Scope::Provider, "empty_answer", Basis::Structure)
+}
+
+/// The longest answer that is held until it is whole.
+const HELD_ANSWER: usize = 1 << 20;
+/// The longest preamble of a stream that is held back, and for how long.
+const HELD_PREAMBLE: usize = 64 * 1024;
+const HOLD_PREAMBLE: Duration = Duration::from_secs(10);
+/// How long the body of an error may take.
+const ERROR_BODY_WITHIN: Duration = Duration::from_secs(10);

@@ -1,0 +1,188 @@
+//! Who may use the gateway: client keys, and what each may do.
+//!
+//! Keys are kept as their SHA-256, in a map from the hash; a request costs one hash and one look-up. Limits per minute
+//! are counted in memory, spend per month in memory from what the store knew at the start.
+
+use std::{collections::HashMap, sync::Arc};
+
+use backstop_dialect::{Operation, client_keys};
+use backstop_store::clients::{ClientLimits, ClientRow, token_hash};
+use backstop_triage::Timestamp;
+use http::HeaderMap;
+use parking_lot::Mutex;
+use subtle::ConstantTimeEq;
+
+/// The clients that are known.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    by_hash: HashMap<[u8; 32], Arc<Client>>,
+}
+
+/// One client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    hash: [u8; 32],
+    limits: ClientLimits,
+    expires_at: Option<Timestamp>,
+    used: Mutex<Used>,
+}
+
+/// What a client has used up.
+#[derive(Debug, Default)]
+struct Used {
+    minute: i64,
+    requests: u64,
+    tokens: u64,
+    month: (i16, i8),
+    spent_micros: u64,
+}
+
+/// Why a client may not do this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// No key, or none that is known.
+    Unknown,
+    /// The key is known and may not do this.
+    Scope,
+    /// The key has used up what it may; seconds until it may again, if it heals by itself soon.
+    Limit(Option<u64>),
+}
+
+impl Clients {
+    /// The clients of the store's rows. `spent` tells what one of them has spent this month.
+    pub(crate) fn new(rows: Vec<ClientRow>, before: Option<&Self>, spent: impl Fn(u64) -> u64) -> Self {
+        let client = |row: ClientRow| {
+            let used = before
+                .and_then(|before| Some(std::mem::take(&mut *before.by_hash.get(&row.hash)?.used.lock())));
+            let used = used.unwrap_or_else(|| Used { spent_micros: spent(row.id), ..Used::default() });
+            let ClientRow { id, name, hash, limits, expires_at, .. } = row;
+            (hash, Arc::new(Client { id, name, hash, limits, expires_at, used: Mutex::new(used) }))
+        };
+        Self { by_hash: rows.into_iter().map(client).collect() }
+    }
+
+    /// The client whose key a request carries.
+    pub(crate) fn find(
+        &self,
+        headers: &HeaderMap,
+        query: Option<&str>,
+        now: Timestamp,
+    ) -> Result<&Arc<Client>, Denied> {
+        let known = |key: &str| {
+            let hash = token_hash(key);
+            let client = self.by_hash.get(&hash)?;
+            bool::from(client.hash.ct_eq(&hash)).then_some(client)
+        };
+        let client =
+            client_keys(headers, query).find_map(|found| known(&found.key)).ok_or(Denied::Unknown)?;
+        if client.expires_at.is_some_and(|end| end <= now) { Err(Denied::Unknown) } else { Ok(client) }
+    }
+
+    /// Whether a text is the key of a client.
+    pub(crate) fn knows(&self, key: &str) -> bool {
+        self.by_hash.contains_key(&token_hash(key))
+    }
+}
+
+impl Client {
+    /// Whether it may ask this; counts the request.
+    pub(crate) fn may_ask(
+        &self,
+        provider: &str,
+        model: Option<&str>,
+        operation: Operation,
+        now: Timestamp,
+    ) -> Result<(), Denied> {
+        let listed = |list: &[String], name: &str| list.is_empty() || list.iter().any(|entry| entry == name);
+        if !listed(&self.limits.providers, provider)
+            || !listed(&self.limits.routes, operation_name(operation))
+        {
+            return Err(Denied::Scope);
+        }
+        let whole = model.map(|model| format!("{provider}/{model}"));
+        let model_fine = match (model, &whole) {
+            (Some(model), Some(whole)) => {
+                listed(&self.limits.models, model) || listed(&self.limits.models, whole)
+            }
+            (None, _) | (_, None) => self.limits.models.is_empty(),
+        };
+        if !model_fine {
+            return Err(Denied::Scope);
+        }
+        self.count_request(now)
+    }
+
+    /// Counts what an answer cost.
+    pub(crate) fn spend(&self, tokens: u64, micros: u64, now: Timestamp) {
+        if self.is_limited() {
+            let mut used = self.used.lock();
+            used.turn(now);
+            used.tokens += tokens;
+            used.spent_micros += micros;
+        }
+    }
+
+    fn count_request(&self, now: Timestamp) -> Result<(), Denied> {
+        if !self.is_limited() {
+            return Ok(());
+        }
+        let mut used = self.used.lock();
+        used.turn(now);
+        if self.limits.spend_micros.is_some_and(|limit| used.spent_micros >= limit) {
+            return Err(Denied::Limit(None));
+        }
+        let to_next_minute = 60 - u64::try_from(now.as_second().rem_euclid(60)).unwrap_or(0);
+        let full = self.limits.requests_per_minute.is_some_and(|limit| used.requests >= u64::from(limit))
+            || self.limits.tokens_per_minute.is_some_and(|limit| used.tokens >= limit);
+        if full {
+            return Err(Denied::Limit(Some(to_next_minute)));
+        }
+        used.requests += 1;
+        Ok(())
+    }
+
+    fn is_limited(&self) -> bool {
+        let limits = &self.limits;
+        limits.requests_per_minute.is_some()
+            || limits.tokens_per_minute.is_some()
+            || limits.spend_micros.is_some()
+    }
+}
+
+impl Used {
+    /// Begins a new minute or month if one has come.
+    fn turn(&mut self, now: Timestamp) {
+        let minute = now.as_second().div_euclid(60);
+        if self.minute != minute {
+            *self = Self { minute, requests: 0, tokens: 0, ..*self };
+            let date = now.to_zoned_datetime(jiff::tz::TimeZone::UTC).date();
+            let month = (date.year(), date.month());
+            if self.month != month {
+                // The first month of this process began with what the store knew.
+                if self.month != (0, 0) {
+                    self.spent_micros = 0;
+                }
+                self.month = month;
+            }
+        }
+    }
+}
+
+/// The public name of an operation, as in a client's `routes` and in the log.
+pub(crate) const fn operation_name(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Generate => "generate",
+        Operation::Compact => "compact",
+        Operation::CountTokens => "count_tokens",
+        Operation::Embeddings => "embeddings",
+        Operation::Models => "models",
+        Operation::Files => "files",
+        Operation::Batches => "batches",
+        Operation::Stored => "stored",
+        Operation::Audio => "audio",
+        Operation::Images => "images",
+        Operation::Other => "other",
+    }
+}

@@ -1,0 +1,113 @@
+//! `[server]`: where the gateway listens and what it bounds.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::section::{Located, Section};
+
+/// How the gateway listens, what it bounds, and where its state lies.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Addresses to listen on; at least one.
+    pub listen: Vec<SocketAddr>,
+    /// The folder of all state.
+    pub data_dir: PathBuf,
+    /// Whether every call of the data plane needs a client key.
+    pub client_auth: bool,
+    /// Names (with or without a port) that the `Host` header may carry, beside the addresses listened on.
+    pub allowed_hosts: Vec<String>,
+    /// The longest request body that is buffered, in bytes.
+    pub body_limit: u64,
+    /// The longest upload that is streamed through, in bytes.
+    pub upload_limit: u64,
+    /// Bytes of request bodies that may be held at a time, over all requests.
+    pub memory_limit: u64,
+    /// Client connections that may be open at a time.
+    pub max_connections: usize,
+    /// Threads that serve; 0 takes one for each core.
+    pub workers: usize,
+    /// How long open requests may finish after a stop was asked for.
+    pub drain: Duration,
+    /// Whether `/metrics` needs no admin token.
+    pub metrics_open: bool,
+    /// A file with the password of the dashboard.
+    pub admin_password_file: Option<PathBuf>,
+}
+
+/// Reads `[server]`; absent fields and an absent table have defaults.
+pub(super) fn read(root: &Section<'_, '_>) -> Server {
+    let mut server = Server {
+        listen: Vec::new(),
+        data_dir: root.source.environment.data_dir(),
+        client_auth: true,
+        allowed_hosts: Vec::new(),
+        body_limit: 32 << 20,
+        upload_limit: 512 << 20,
+        memory_limit: 512 << 20,
+        max_connections: 20_000,
+        workers: 0,
+        drain: Duration::from_secs(30),
+        metrics_open: false,
+        admin_password_file: None,
+    };
+    if let Some(section) = root.section("server") {
+        fill(&mut server, &section);
+        section.finish();
+    }
+    if server.listen.is_empty() {
+        server.listen = vec![DEFAULT_LISTEN];
+    }
+    server
+}
+
+fn fill(server: &mut Server, section: &Section<'_, '_>) {
+    let source = section.source;
+    let path = |text: Located<String>| source.environment.path(&text.value, &source.folder);
+    server.listen = section.texts("listen").into_iter().filter_map(|text| address(section, &text)).collect();
+    server.data_dir = section.text("data_dir").map_or_else(|| server.data_dir.clone(), path);
+    if let Some(database) = section.text("database") {
+        let fix = "remove `database`; SQLite in data_dir holds the state";
+        section.report(&database.at, "this build keeps its state in SQLite only", fix);
+    }
+    server.client_auth = section.flag("client_auth").unwrap_or(server.client_auth);
+    server.allowed_hosts =
+        section.texts("allowed_hosts").into_iter().map(|host| host.value.to_lowercase()).collect();
+    server.body_limit = section.size("body_limit").unwrap_or(server.body_limit);
+    server.upload_limit = section.size("upload_limit").unwrap_or(server.upload_limit);
+    server.memory_limit = section.size("memory_limit").unwrap_or(server.memory_limit);
+    let number =
+        |name| section.number(name).map(|number| usize::try_from(number.value).unwrap_or(usize::MAX));
+    server.max_connections = number("max_connections").map_or(server.max_connections, |count| count.max(1));
+    server.workers = number("workers").unwrap_or(server.workers);
+    server.drain =
+        section.number("drain_s").map_or(server.drain, |seconds| Duration::from_secs(seconds.value));
+    server.metrics_open = section.flag("metrics_open").unwrap_or(server.metrics_open);
+    server.admin_password_file = section.text("admin_password_file").map(path);
+    if server.memory_limit < server.body_limit {
+        section.report(
+            section.at(),
+            "memory_limit is smaller than body_limit",
+            "make memory_limit the larger one",
+        );
+    }
+    let open = server.listen.iter().find(|address| !address.ip().is_loopback());
+    if let Some(address) = open.filter(|_| !server.client_auth) {
+        let what =
+            format!("listening on {address} without client keys lets anybody in reach spend your keys");
+        section.report(section.at(), what, "set `client_auth = true`, or listen on 127.0.0.1");
+    }
+}
+
+fn address(section: &Section<'_, '_>, text: &Located<String>) -> Option<SocketAddr> {
+    let spelled = text
+        .value
+        .strip_prefix("localhost")
+        .map_or_else(|| text.value.clone(), |port| format!("127.0.0.1{port}"));
+    let address = spelled.parse().ok();
+    if address.is_none() {
+        let what = format!("`listen` cannot be \"{}\"", text.value);
+        section.report(&text.at, what, "write an address and a port, such as \"127.0.0.1:3030\"");
+    }
+    address
+}
+
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 3030);

@@ -1,0 +1,28 @@
+//! The place where the admin API and the dashboard hang in: everything that is not the data plane.
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+
+/// The body of a mounted answer.
+pub type MountBody = UnsyncBoxBody<Bytes, std::io::Error>;
+/// A mounted answer under way.
+pub type MountAnswer = Pin<Box<dyn Future<Output = Response<MountBody>> + Send>>;
+
+/// A handler beside the data plane. It gets every request that is not the data plane's, after the check of `Host`.
+#[derive(Clone)]
+pub struct Mount {
+    /// Answers a request.
+    pub serve: Arc<dyn Fn(Request<Incoming>) -> MountAnswer + Send + Sync>,
+    /// Whether a request carries the right to administer; guards `/metrics`.
+    pub is_admin: Arc<dyn Fn(&HeaderMap) -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mount")
+    }
+}

@@ -1,0 +1,398 @@
+//! The only place that talks to providers.
+//!
+//! An [`Upstream`] is one provider's address with its idle connections. [`Upstream::send`] makes exactly the call
+//! that it is given: no redirect is followed, nothing is repeated, no proxy is taken from the environment, no error
+//! text contains a URL. How far a failed call got is part of its failure ([`Reach`]), because that decides whether it
+//! may be made again.
+//!
+//! A connection is driven by a task of its own, spawned where it was dialled. Whoever holds its [`Lease`] holds the
+//! connection; a lease that is dropped before the answer ended aborts the task, which closes the socket. So a client
+//! that leaves takes its upstream call along. Connections go back to the idle list when the answer has been read to
+//! its end; a worker prefers its own, and takes another worker's only where dialling means a TLS handshake.
+
+mod address;
+mod dial;
+mod outgoing;
+mod tls;
+mod wire;
+
+use std::{
+    cell::Cell,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use backstop_triage::Fault;
+use bytes::Bytes;
+use http::{HeaderValue, Request, response};
+use http_body::Body;
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::{task::AbortHandle, time::Instant};
+
+use self::{dial::Dialer, wire::Traffic};
+pub(crate) use self::{
+    outgoing::{Outgoing, Upload},
+    tls::TlsError,
+};
+use crate::config::Provider;
+
+/// One provider's address and its idle connections.
+pub(crate) struct Upstream {
+    dialer: Dialer,
+    idle: Mutex<Vec<Connection>>,
+    /// Calls made on a connection that had served before.
+    reused: AtomicU64,
+    /// Connections dialled.
+    dialled: AtomicU64,
+}
+
+/// Whether a call may use a connection that has served before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    Pooled,
+    Fresh,
+}
+
+/// A call that was answered: the head is here, the body comes.
+pub(crate) struct Exchange {
+    pub(crate) head: response::Parts,
+    pub(crate) body: Answer,
+}
+
+/// A call that failed before its answer's head had come.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) trouble: Trouble,
+    pub(crate) reach: Reach,
+    /// For the log: what the system said, without URL and secret.
+    pub(crate) detail: String,
+}
+
+/// What went wrong with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The connection failed.
+    Fault(Fault),
+    /// The name leads to an address that no provider has: link-local, metadata, multicast.
+    ForbiddenAddress,
+}
+
+/// How far a failed call got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Nothing of it left this machine.
+    NotSent,
+    /// It went into a connection that had died while idle.
+    Stale,
+    /// It went out, and nobody knows what became of it.
+    MaybeAccepted,
+}
+
+impl Upstream {
+    pub(crate) fn new(provider: &Provider) -> Result<Self, TlsError> {
+        Ok(Self {
+            dialer: Dialer::new(provider)?,
+            idle: Mutex::default(),
+            reused: AtomicU64::new(0),
+            dialled: AtomicU64::new(0),
+        })
+    }
+
+    /// The value of the `Host` header.
+    pub(crate) fn authority(&self) -> &HeaderValue {
+        &self.dialer.authority
+    }
+
+    /// (calls on a used connection, connections dialled).
+    pub(crate) fn reuse(&self) -> (u64, u64) {
+        (self.reused.load(Ordering::Relaxed), self.dialled.load(Ordering::Relaxed))
+    }
+
+    /// Opens a connection ahead of the first call.
+    pub(crate) async fn warm(self: &Arc<Self>) -> Result<(), Broken> {
+        let connection = self.dial().await?;
+        self.put_back(connection);
+        Ok(())
+    }
+
+    /// Closes connections that have been idle for too long.
+    pub(crate) fn sweep(&self) {
+        self.idle.lock().retain(|connection| connection.is_usable());
+    }
+
+    /// Makes one call, and waits for the head of the answer until `by`.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        request: Request<Outgoing>,
+        freshness: Freshness,
+        by: Instant,
+    ) -> Result<Exchange, Broken> {
+        let pooled = match freshness {
+            Freshness::Pooled => self.take().await,
+            Freshness::Fresh => None,
+        };
+        let used = pooled.is_some();
+        let mut connection = match pooled {
+            Some(connection) => connection,
+            None => tokio::time::timeout_at(by, self.dial())
+                .await
+                .unwrap_or_else(|_| Err(Broken::connect_timeout()))?,
+        };
+        if used {
+            self.reused.fetch_add(1, Ordering::Relaxed);
+        }
+        let before = connection.traffic.mark();
+        let answer = connection.sender.send_request(request);
+        let lease = Lease { connection: Some(connection), home: Arc::clone(self) };
+        let traffic = lease.traffic();
+        match tokio::time::timeout_at(by, answer).await {
+            Ok(Ok(response)) => {
+                let (head, body) = response.into_parts();
+                Ok(Exchange { head, body: Answer { body, lease: Some(lease) } })
+            }
+            Ok(Err(error)) => Err(Broken::while_sending(&error, traffic.since(before), used)),
+            Err(_) => {
+                let reach = if traffic.since(before).wrote { Reach::MaybeAccepted } else { Reach::NotSent };
+                Err(Broken {
+                    trouble: Trouble::Fault(Fault::ReadTimeout),
+                    reach,
+                    detail: "no answer in time".into(),
+                })
+            }
+        }
+    }
+
+    async fn dial(self: &Arc<Self>) -> Result<Connection, Broken> {
+        self.dialled.fetch_add(1, Ordering::Relaxed);
+        let wire = self.dialer.dial().await?;
+        let traffic = wire.traffic();
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(READ_BUFFER_LIMIT);
+        let refused = |error: hyper::Error| Broken::not_sent(Fault::ConnectionReset, without_urls(&error));
+        let (sender, driver) = builder.handshake(TokioIo::new(wire)).await.map_err(refused)?;
+        let task = tokio::spawn(async move {
+            // How it ended is told to whoever waits for an answer on it.
+            let _ = driver.await;
+        });
+        let driver = Driver(task.abort_handle());
+        Ok(Connection { sender, driver, traffic, worker: worker(), idle_since: Instant::now() })
+    }
+
+    async fn take(&self) -> Option<Connection> {
+        loop {
+            let mut connection = self.pop()?;
+            if !connection.is_usable() {
+                continue;
+            }
+            if connection.sender.is_ready() {
+                return Some(connection);
+            }
+            let ready = tokio::time::timeout(READY_WITHIN, connection.sender.ready()).await;
+            if matches!(ready, Ok(Ok(()))) {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock();
+        let own = idle.iter().rposition(|connection| connection.worker == worker());
+        let index = own.or_else(|| self.dialer.is_tls().then(|| idle.len().checked_sub(1)).flatten())?;
+        Some(idle.swap_remove(index))
+    }
+
+    fn put_back(&self, mut connection: Connection) {
+        connection.idle_since = Instant::now();
+        let mut idle = self.idle.lock();
+        if idle.len() < MOST_IDLE && !connection.sender.is_closed() {
+            idle.push(connection);
+        }
+    }
+}
+
+/// The body of an answer, and the connection that it comes through.
+pub(crate) struct Answer {
+    body: Incoming,
+    lease: Option<Lease>,
+}
+
+impl Answer {
+    /// The next bytes; `None` at the end, after which the connection serves others.
+    pub(crate) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Cut>>> {
+        loop {
+            match std::task::ready!(std::pin::Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    // Trailers mean nothing to anybody here.
+                    if let Ok(bytes) = frame.into_data() {
+                        return Poll::Ready(Some(Ok(bytes)));
+                    }
+                }
+                Some(Err(error)) => {
+                    self.lease = None;
+                    return Poll::Ready(Some(Err(Cut::from(&error))));
+                }
+                None => {
+                    self.finish();
+                    return Poll::Ready(None);
+                }
+            }
+        }
+    }
+
+    /// The next bytes.
+    pub(crate) async fn bytes(&mut self) -> Option<Result<Bytes, Cut>> {
+        std::future::poll_fn(|cx| self.poll_bytes(cx)).await
+    }
+
+    /// How many bytes come, if that was announced.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+
+    /// Whether the end has been reached already.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    /// Gives the connection back if nothing more comes.
+    pub(crate) fn finish(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.give_back();
+        }
+    }
+}
+
+/// A body that broke off.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    pub(crate) fault: Fault,
+    pub(crate) detail: String,
+}
+
+impl From<&hyper::Error> for Cut {
+    fn from(error: &hyper::Error) -> Self {
+        let fault = match io_kind(error) {
+            Some(io::ErrorKind::ConnectionReset) => Fault::ConnectionReset,
+            Some(_) | None => Fault::IncompleteBody,
+        };
+        Self { fault, detail: without_urls(error) }
+    }
+}
+
+/// The right to one connection for one call.
+struct Lease {
+    connection: Option<Connection>,
+    home: Arc<Upstream>,
+}
+
+impl Lease {
+    fn traffic(&self) -> Arc<Traffic> {
+        self.connection.as_ref().map(|connection| Arc::clone(&connection.traffic)).unwrap_or_default()
+    }
+
+    fn give_back(mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.home.put_back(connection);
+        }
+    }
+}
+
+struct Connection {
+    sender: http1::SendRequest<Outgoing>,
+    driver: Driver,
+    traffic: Arc<Traffic>,
+    worker: usize,
+    idle_since: Instant,
+}
+
+impl Connection {
+    fn is_usable(&self) -> bool {
+        !self.sender.is_closed() && self.idle_since.elapsed() < IDLE_LIMIT
+    }
+}
+
+/// Ends the task that drives a connection when the connection is dropped.
+struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Broken {
+    fn not_sent(fault: Fault, detail: String) -> Self {
+        Self { trouble: Trouble::Fault(fault), reach: Reach::NotSent, detail }
+    }
+
+    fn connect_timeout() -> Self {
+        Self::not_sent(Fault::ConnectTimeout, "no connection in time".into())
+    }
+
+    fn while_sending(error: &hyper::Error, moved: wire::Moved, used: bool) -> Self {
+        let reach = match (moved.wrote, moved.read) {
+            (false, _) if used => Reach::Stale,
+            (false, _) => Reach::NotSent,
+            // A connection that was closed while idle swallows the request and never says a byte.
+            (true, false) if used => Reach::Stale,
+            (true, _) => Reach::MaybeAccepted,
+        };
+        let fault = match io_kind(error) {
+            Some(io::ErrorKind::BrokenPipe) => Fault::BrokenPipe,
+            Some(_) | None => Fault::ConnectionReset,
+        };
+        Self { trouble: Trouble::Fault(fault), reach, detail: without_urls(error) }
+    }
+}
+
+/// Names the worker that this thread is, so that connections stay where they are driven.
+pub(crate) fn set_worker(number: usize) {
+    WORKER.set(number);
+}
+
+fn worker() -> usize {
+    WORKER.get()
+}
+
+fn io_kind(error: &hyper::Error) -> Option<io::ErrorKind> {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if let Some(io) = inner.downcast_ref::<io::Error>() {
+            return Some(io.kind());
+        }
+        source = inner.source();
+    }
+    None
+}
+
+/// The texts of an error and its sources. The HTTP library's own never contain a URL.
+fn without_urls(error: &hyper::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        source = inner.source();
+    }
+    text
+}
+
+thread_local! {
+    static WORKER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Shorter than the idle limits of providers' edges.
+const IDLE_LIMIT: Duration = Duration::from_secs(45);
+/// How long a pooled connection may take to become free after its last answer.
+const READY_WITHIN: Duration = Duration::from_millis(50);
+/// Idle connections kept for one provider.
+const MOST_IDLE: usize = 1024;
+/// Bounds the head of an answer, and what is read ahead of a slow client.
+const READ_BUFFER_LIMIT: usize = 64 * 1024;

@@ -1,0 +1,10 @@
+//! The real gateway on loopback, in front of a scripted provider that misbehaves.
+
+mod answers;
+mod bad_input;
+mod failover;
+mod health;
+mod pass_through;
+mod routes;
+mod streams;
+mod world;
