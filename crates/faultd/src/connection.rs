@@ -11,19 +11,25 @@ use crate::render::{Aspect, Delivery, Part};
 use crate::reply::{How, Point, Reply};
 use crate::request::{BODY_LIMIT, BadRequest, BodyLength, Head, Request, take_chunks};
 use crate::script::Greeting;
-use crate::wire::{Gone, Wire};
+use crate::wire::{Gone, Stream, Wire};
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(stream: TcpStream, provider: Arc<Provider>) {
     let _ = stream.set_nodelay(true);
-    let mut wire = Wire::new(stream);
     let (number, greeting) = provider.greet();
+    let plain = Wire::new(Stream::Plain(stream));
     match greeting {
         Some(Greeting::Silent) => return std::future::pending().await,
-        Some(Greeting::Reset) => return wire.reset(),
-        Some(Greeting::Close) => return wire.close().await,
+        Some(Greeting::Reset) => return plain.reset(),
+        Some(Greeting::Close) => return plain.close().await,
         None => {}
     }
+    #[cfg(feature = "tls")]
+    let plain = match plain.secured(provider.tls()).await {
+        Ok(wire) => wire,
+        Err(Gone) => return provider.malformed(),
+    };
+    let mut wire = plain;
     let mut rendered = None;
     loop {
         let request = match read(&mut wire).await {

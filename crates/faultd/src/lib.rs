@@ -74,12 +74,37 @@ impl Faultd {
     /// When the address cannot be listened on.
     #[expect(clippy::unused_async, reason = "says that it must be called inside a runtime")]
     pub async fn listen(script: Script, addr: SocketAddr) -> io::Result<Self> {
+        Self::run(Provider::new(script), addr)
+    }
+
+    /// Starts on a free loopback port behind TLS, with a certificate and its private key (PKCS#8), both in DER.
+    ///
+    /// # Errors
+    /// When no port can be had, or the two do not fit together.
+    #[cfg(feature = "tls")]
+    #[expect(clippy::unused_async, reason = "says that it must be called inside a runtime")]
+    pub async fn start_tls(script: Script, certificate: Vec<u8>, key: Vec<u8>) -> io::Result<Self> {
+        use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+        use tokio_rustls::rustls::{ServerConfig, crypto::aws_lc_rs};
+
+        let key = PrivateKeyDer::Pkcs8(key.into());
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|config| {
+                config.with_no_client_auth().with_single_cert(vec![CertificateDer::from(certificate)], key)
+            });
+        let config = config.map_err(io::Error::other)?;
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        Self::run(Provider::new(script).behind(acceptor), SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    fn run(provider: Provider, addr: SocketAddr) -> io::Result<Self> {
         let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.bind(addr)?;
         let listener = socket.listen(BACKLOG)?;
         let addr = listener.local_addr()?;
-        let provider = Arc::new(Provider::new(script));
+        let provider = Arc::new(provider);
         let accepting = tokio::spawn(accept(listener, Arc::clone(&provider)));
         Ok(Self { addr, provider, accepting })
     }

@@ -21,6 +21,8 @@ pub(crate) struct Provider {
     state: Mutex<State>,
     started: Instant,
     changed: Notify,
+    #[cfg(feature = "tls")]
+    tls: Option<tokio_rustls::TlsAcceptor>,
 }
 
 struct State {
@@ -79,7 +81,23 @@ impl Provider {
             numbered: 0,
             counters: Counters::default(),
         };
-        Self { state: Mutex::new(state), started: Instant::now(), changed: Notify::new() }
+        Self {
+            state: Mutex::new(state),
+            started: Instant::now(),
+            changed: Notify::new(),
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn behind(self, acceptor: tokio_rustls::TlsAcceptor) -> Self {
+        Self { tls: Some(acceptor), ..self }
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn tls(&self) -> Option<tokio_rustls::TlsAcceptor> {
+        self.tls.clone()
     }
 
     pub(crate) fn set_script(&self, script: Script) {

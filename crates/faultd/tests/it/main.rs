@@ -9,3 +9,5 @@ mod limits;
 mod misbehaviour;
 mod plain_client;
 mod scripts;
+#[cfg(feature = "tls")]
+mod tls;
