@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{ProviderId, embedded::PRESET_FILES, probe::QuotaProbe, rules::RuleError};
 
 /// One provider as people know it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
     /// The name in configuration.
@@ -37,8 +37,6 @@ pub struct Preset {
     pub query: BTreeMap<String, String>,
     /// The rule pack that reads its failures.
     pub rules: ProviderId,
-    /// The time zone of its reset times, where it states none.
-    pub timezone: Option<String>,
     /// The environment variables that usually hold its key, most usual first.
     #[serde(default)]
     pub env: Vec<String>,
@@ -50,11 +48,8 @@ pub struct Preset {
     #[serde(default)]
     pub generation: Generation,
     /// How usage windows or the balance are read.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub quota: Vec<QuotaProbe>,
-    /// Whether a failure can hide in a 200.
-    #[serde(default)]
-    pub errors_in_200: bool,
     /// The documentation.
     pub docs: String,
     /// Where a person gets a key.
@@ -127,8 +122,8 @@ impl Format {
 }
 
 /// How a key travels.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub enum Auth {
     /// `Authorization: Bearer KEY`.
     Bearer,
@@ -154,8 +149,20 @@ impl From<String> for Auth {
     }
 }
 
+impl From<Auth> for String {
+    fn from(auth: Auth) -> Self {
+        match auth {
+            Auth::Bearer => "bearer".to_owned(),
+            Auth::XApiKey => "x-api-key".to_owned(),
+            Auth::XGoogApiKey => "x-goog-api-key".to_owned(),
+            Auth::None => "none".to_owned(),
+            Auth::Header(name) => name,
+        }
+    }
+}
+
 /// A GET endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
     /// A path below the base URL (`/models`), one below its origin (`{origin}/api/x`), or a whole URL.
@@ -173,7 +180,7 @@ impl Endpoint {
 }
 
 /// The smallest generation, for a connection test.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Generation {
     /// The path below the base URL; by default the dialect's own.
