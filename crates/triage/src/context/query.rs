@@ -3,14 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{Directory, Step, metadata::Alone};
+use crate::preset::Format;
 
 /// Where a model is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'a> {
     /// The base URL, with its version segment if it has one.
     pub base_url: &'a str,
-    /// The API's shape: `openai-chat`, `openai-responses`, `anthropic-messages` or `gemini`.
-    pub format: &'a str,
+    /// The API's shape.
+    pub format: Format,
 }
 
 /// One question to a server.
@@ -61,7 +62,7 @@ pub fn queries(endpoint: Endpoint<'_>, model: &str) -> Vec<Query> {
     let versioned = if root.len() == base.len() { format!("{base}/v1") } else { base.to_owned() };
     let query = |step, method, url: String, body| Query { step, method, url, body, authorised: true };
     let get = |step, url| query(step, Method::Get, url, None);
-    let own_api = matches!(endpoint.format, "anthropic-messages" | "gemini");
+    let own_api = matches!(endpoint.format, Format::AnthropicMessages | Format::Gemini);
     let step = if own_api { Step::ProviderApi } else { Step::Endpoint };
     // A model's name may hold slashes; a path segment may not.
     let segment = model.replace('/', "%2F");

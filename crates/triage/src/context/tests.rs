@@ -2,12 +2,14 @@ use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::preset::Format;
+
 use super::{directory::Tokens, metadata::Alone, *};
 
 #[test]
 fn the_first_step_that_knows_wins_and_every_step_is_shown() {
     let queries =
-        queries(Endpoint { base_url: "http://127.0.0.1:11434/v1", format: "openai-chat" }, "qwen3:8b");
+        queries(Endpoint { base_url: "http://127.0.0.1:11434/v1", format: Format::OpenaiChat }, "qwen3:8b");
     let answers: Vec<Answer> = queries
         .into_iter()
         .map(|query| {
@@ -310,7 +312,7 @@ fn a_prompt_is_estimated_by_bytes_with_a_correction_for_dense_scripts_and_images
 
 #[test]
 fn queries_go_where_the_server_keeps_its_models() {
-    let urls = |base_url: &str, format: &str, model: &str| {
+    let urls = |base_url: &str, format: Format, model: &str| {
         let queries = queries(Endpoint { base_url, format }, model);
         let lines: Vec<String> = queries
             .iter()
@@ -325,19 +327,19 @@ fn queries_go_where_the_server_keeps_its_models() {
         endpoint GET https://api.z.ai/api/paas/v4/models/glm-5
         endpoint GET https://api.z.ai/api/paas/v4/models
         public_list GET https://openrouter.ai/api/v1/models (no key)"#]]
-    .assert_eq(&urls("https://api.z.ai/api/paas/v4/", "openai-chat", "glm-5"));
+    .assert_eq(&urls("https://api.z.ai/api/paas/v4/", Format::OpenaiChat, "glm-5"));
     expect![[r#"
         provider_api GET https://api.anthropic.com/v1/models/claude-opus-4-6
         provider_api GET https://api.anthropic.com/v1/models
         public_list GET https://openrouter.ai/api/v1/models (no key)"#]]
-    .assert_eq(&urls("https://api.anthropic.com", "anthropic-messages", "claude-opus-4-6"));
+    .assert_eq(&urls("https://api.anthropic.com", Format::AnthropicMessages, "claude-opus-4-6"));
     expect![[r#"
         endpoint GET http://localhost:1234/v1/models/qwen%2Fqwen3-8b
         endpoint GET http://localhost:1234/v1/models
         local_server POST http://localhost:1234/api/show
         local_server GET http://localhost:1234/api/v0/models
         local_server GET http://localhost:1234/props"#]]
-    .assert_eq(&urls("http://localhost:1234/v1", "openai-chat", "qwen/qwen3-8b"));
+    .assert_eq(&urls("http://localhost:1234/v1", Format::OpenaiChat, "qwen/qwen3-8b"));
 }
 
 #[test]
@@ -370,7 +372,7 @@ proptest! {
         let _ = Directory::embedded().find(&place, &model);
         let _ = window_in_name(&model);
         let _ = stated_limit(&text);
-        let _ = queries(Endpoint { base_url: &place, format: "openai-chat" }, &model);
+        let _ = queries(Endpoint { base_url: &place, format: Format::OpenaiChat }, &model);
         prop_assert!(Estimate::of_body(&bytes).tokens <= bytes.len() as u64 + 100_000);
         if let Ok(json) = serde_json::from_slice::<Value>(&bytes) {
             let _ = metadata::read(&json, &model, Alone::IsOurs);
