@@ -55,6 +55,8 @@ pub struct Cascade {
     ambiguous_repeats: u32,
     /// Set while the model with the larger window is tried: the overflow to return if it fails.
     overflowed: bool,
+    /// Set once a pooled connection has proved stale.
+    fresh_only: bool,
     began: Option<Timestamp>,
     idle_since: Option<Timestamp>,
     /// Until when the outcome of other requests' probes is waited for.
@@ -187,6 +189,7 @@ impl Cascade {
             transient_retries: 0,
             ambiguous_repeats: 0,
             overflowed: false,
+            fresh_only: false,
             began: None,
             idle_since: None,
             probe_wait: None,
@@ -300,6 +303,7 @@ impl Cascade {
         self.close_trail(TriedResult::Failed { verdict: Box::new(verdict.clone()), status, progress }, now);
         if progress == Progress::StaleConnection && !held.attempt.fresh_connection {
             self.plan = Plan::Fresh;
+            self.fresh_only = true;
             self.attempts -= 1;
             self.held = Some(held);
             return;

@@ -248,6 +248,12 @@ impl Pool {
         self.return_ticket(permit.into_ticket(), now);
     }
 
+    /// Takes back the permits that were dropped. Everything that decides does so first; call it to have their places
+    /// free at once.
+    pub fn take_back(&mut self, now: Timestamp) {
+        self.empty_tray(now);
+    }
+
     fn return_ticket(&mut self, mut ticket: Ticket, now: Timestamp) {
         let climbing = ticket.climbing.take();
         let provider = ticket.provider.clone();

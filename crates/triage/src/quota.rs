@@ -68,7 +68,7 @@ impl QuotaSnapshot {
     /// Takes over what a newer snapshot knows; windows that it does not mention stay.
     pub fn update(&mut self, newer: &Self) {
         self.taken_at = self.taken_at.max(newer.taken_at);
-        self.plan = newer.plan.clone().or(self.plan.take());
+        self.plan = newer.plan.clone().or_else(|| self.plan.take());
         for row in &newer.windows {
             let is_same = |known: &&mut QuotaWindow| {
                 (known.window, &known.model, &known.unit) == (row.window, &row.model, &row.unit)

@@ -74,7 +74,7 @@ pub fn overload_wait(verdict: &Verdict, settings: &Settings, now: Timestamp) -> 
 }
 
 /// What a failure costs the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Penalty {
     /// Nothing.

@@ -155,12 +155,6 @@ impl Cascade {
         if settings.key_retry_mode == KeyRetryMode::Fixed && stage.keys_tried() >= limit {
             return Plan::Leg;
         }
-        if let Some(allowance) = &mut self.unknown {
-            if allowance.keys == 0 {
-                return self.next_leg_after_unknown();
-            }
-            allowance.keys -= 1;
-        }
         Plan::Key(Step::NextKey)
     }
 
@@ -206,17 +200,6 @@ impl Cascade {
             self.unknown = Some(UnknownAllowance { keys: settings.unknown_max_keys, legs: 1 });
         }
         self.next_key(held.permit.key(), settings)
-    }
-
-    fn next_leg_after_unknown(&mut self) -> Plan {
-        let Some(allowance) = &mut self.unknown else { return Plan::Leg };
-        if allowance.legs == 0 {
-            for stage in &mut self.legs {
-                stage.over = true;
-            }
-        }
-        allowance.legs = allowance.legs.saturating_sub(1);
-        Plan::Leg
     }
 
     /// When the last key's ladder has its next step, if it has one for this failure.

@@ -43,8 +43,21 @@ impl Cascade {
         }
     }
 
-    fn fresh(&mut self, held: Held, pool: &Pool, now: Timestamp) -> Option<Action> {
-        Some(self.attempt((held.permit, held.model), Step::FreshConnection, pool, now))
+    /// The same route on a fresh connection; the key may have come to rest meanwhile.
+    fn fresh(&mut self, mut held: Held, pool: &mut Pool, now: Timestamp) -> Option<Action> {
+        if held.permit.is_climbing() && pool.climb_on(&mut held.permit, now) {
+            return Some(self.attempt((held.permit, held.model), Step::FreshConnection, pool, now));
+        }
+        let key = held.permit.key();
+        pool.release(held.permit, now);
+        let permit = self
+            .is_admitted(pool, now)
+            .then(|| self.with_wish(held.model, |wish| pool.pick_key(wish, key, now)))
+            .flatten();
+        if permit.is_none() {
+            self.plan = Plan::Key(Step::NextKey);
+        }
+        permit.map(|permit| self.attempt((permit, held.model), Step::FreshConnection, pool, now))
     }
 
     fn climb(&mut self, at: Timestamp, pool: &mut Pool, now: Timestamp) -> Option<Action> {
@@ -138,7 +151,7 @@ impl Cascade {
             self.plan = Plan::Leg;
             return None;
         }
-        if self.attempts_left(pool) == 0 || !self.is_admitted(pool, now) {
+        if self.attempts_left(pool) == 0 || !self.is_admitted(pool, now) || !self.unknown_allows() {
             self.plan = Plan::Leg;
             return None;
         }
@@ -216,7 +229,8 @@ impl Cascade {
         }
         for at in 0..self.legs.len() {
             self.at = at;
-            if self.legs[at].over || self.attempts_left(pool) == 0 || !self.is_admitted(pool, now) {
+            let is_shut = self.legs[at].over || self.attempts_left(pool) == 0 || !self.is_admitted(pool, now);
+            if is_shut || self.unknown.is_some() {
                 continue;
             }
             if let Some(permit) = self.with_wish(0, |wish| pool.pick_unknown(wish, now)) {
@@ -250,7 +264,7 @@ impl Cascade {
     fn wait_for_others(&mut self, pool: &mut Pool, now: Timestamp) -> Option<Action> {
         for at in 0..self.legs.len() {
             self.at = at;
-            if self.legs[at].over || self.attempts_left(pool) == 0 {
+            if self.legs[at].over || self.attempts_left(pool) == 0 || !self.unknown_allows() {
                 continue;
             }
             let provider = self.legs[at].leg.provider.clone();
@@ -260,17 +274,18 @@ impl Cascade {
             }
             let outlook = self.outlook(0, pool, now);
             let last = if outlook.busy && self.place(pool) {
-                after(self.limits.deadline, Duration::ZERO)
+                self.limits.deadline
             } else if outlook.probing || admission == Admission::Probing {
                 *self.probe_wait.get_or_insert_with(|| after(now, PROBE_WAIT))
             } else {
                 continue;
             };
-            if now < last {
+            let until = self.within_time(last);
+            if now < until {
                 let next_leg = (0..self.legs.len()).find(|at| !self.legs[*at].over).unwrap_or(at);
                 self.at = next_leg;
                 self.plan = Plan::Key(if self.attempts == 0 { Step::First } else { Step::NextKey });
-                return Some(Action::Wait { until: self.within_time(last), wake: Wake::PoolChange });
+                return Some(Action::Wait { until, wake: Wake::PoolChange });
             }
         }
         None
@@ -313,7 +328,7 @@ impl Cascade {
             model: permit.model().clone(),
             key,
             ordinal: self.attempts,
-            fresh_connection: step == Step::FreshConnection,
+            fresh_connection: self.fresh_only,
             first_content_by: timeout
                 .map_or(self.limits.deadline, |timeout| after(now, timeout).min(self.limits.deadline)),
             idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
@@ -331,7 +346,14 @@ impl Cascade {
             ended: None,
             result: TriedResult::Pending,
         });
-        let stage = self.stage();
+        let stage = &mut self.legs[self.at];
+        if let Some(allowance) = &mut self.unknown {
+            if stage.tried.is_empty() {
+                allowance.legs = allowance.legs.saturating_sub(1);
+            } else if stage.tried.iter().all(|(tried, _)| *tried != key) {
+                allowance.keys = allowance.keys.saturating_sub(1);
+            }
+        }
         if !stage.tried.contains(&(key, model)) {
             stage.tried.push((key, model));
         }
@@ -379,6 +401,12 @@ impl Cascade {
             begun || matches!(admission, Admission::Closed | Admission::Probe)
         };
         (0..count).filter(|model| !stage.dead_models.contains(model)).filter(admitted).collect()
+    }
+
+    /// Whether an unknown failure, if there was one, allows another key here.
+    fn unknown_allows(&self) -> bool {
+        let begun = !self.legs[self.at].tried.is_empty();
+        self.unknown.is_none_or(|allowance| if begun { allowance.keys > 0 } else { allowance.legs > 0 })
     }
 
     fn is_admitted(&self, pool: &Pool, now: Timestamp) -> bool {

@@ -4,7 +4,7 @@
 use crate::{
     Timestamp, Treatment, Verdict,
     breaker::Admission,
-    pool::{gate::Phase, permit::Ticket, provider::Provider, settle::Case},
+    pool::{RestSource, Why, gate::Phase, permit::Ticket, provider::Provider, settle::Case},
 };
 
 impl Provider {
@@ -20,13 +20,13 @@ impl Provider {
         let Some(slot) = self.slot(ticket.key, ticket.slot) else { return false };
         let key = &self.keys[slot];
         let goes_on = ticket.climbing.is_some();
-        if (key.climbed && !goes_on) || key.gate.phase(now) != Phase::Open || key.is_paused(now) {
+        if (key.climbed.is_some() && !goes_on) || key.gate.phase(now) != Phase::Open || key.is_paused(now) {
             return false;
         }
         self.count_for_breakers(ticket, verdict, status, now);
         self.release_probes(ticket);
         ticket.climbing = Some(Box::new((verdict.clone(), status)));
-        self.keys[slot].climbed = true;
+        self.keys[slot].climbed = Some(Why::of(verdict, status, RestSource::Setting));
         self.count_failure(&case_of(ticket, slot, verdict, status));
         self.refresh(slot, now);
         true
@@ -36,6 +36,7 @@ impl Provider {
     pub(super) fn climb_on(&mut self, ticket: &mut Ticket, now: Timestamp) -> bool {
         let Some(slot) = self.slot(ticket.key, ticket.slot) else { return false };
         let is_shut = matches!(self.breaker.admission(now), Admission::Open(_) | Admission::Probing);
+        let is_shut = is_shut || !self.others_admit(slot, &ticket.model, now);
         let key = &mut self.keys[slot];
         if is_shut || key.gate.phase(now) != Phase::Open || key.is_paused(now) {
             return false;

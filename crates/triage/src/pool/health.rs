@@ -147,9 +147,8 @@ impl Rest {
     }
 
     /// Breaks ties between rests of the same time, so that joining has one outcome.
-    fn rank(&self) -> (u32, u32, &str, &str, Option<u16>, RestSource) {
-        let why = &self.why;
-        (self.level, self.step, why.class.as_str(), why.reason.as_str(), why.status, why.source)
+    fn rank(&self) -> impl Ord {
+        (self.level, self.step, self.penalty, self.why.rank())
     }
 }
 
@@ -169,16 +168,7 @@ impl Disabled {
     }
 
     fn is_earlier(&self, other: &Self) -> bool {
-        let rank = |disabled: &Self| {
-            (
-                disabled.since,
-                disabled.why.class,
-                disabled.why.reason.clone(),
-                disabled.why.status,
-                disabled.why.source,
-            )
-        };
-        rank(self) < rank(other)
+        (self.since, self.why.rank()) < (other.since, other.why.rank())
     }
 }
 
@@ -204,6 +194,10 @@ impl Why {
     pub fn of(verdict: &Verdict, status: Option<u16>, source: RestSource) -> Self {
         Self { class: verdict.class, reason: verdict.reason.clone(), status, window: verdict.window, source }
     }
+
+    fn rank(&self) -> impl Ord {
+        (self.class, &self.reason, self.status, self.window, self.source)
+    }
 }
 
 /// Where the end of a rest comes from.
@@ -226,6 +220,8 @@ pub enum RestSource {
     MonthlyCycle,
     /// A setting: nobody stated a time.
     Setting,
+    /// The failure itself, which leaves no doubt.
+    Verdict,
     /// A sibling of the same account failed.
     Account,
     /// A test of the key.

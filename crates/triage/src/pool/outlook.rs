@@ -81,7 +81,7 @@ impl Provider {
         let used = self.models.get(model).and_then(|model| model.uses.get(&key.id));
         let gates = [Some(&key.gate), account.map(|account| &account.gate), used];
         let mut back: Option<(Timestamp, Class)> = None;
-        let mut probing = key.climbed;
+        let mut probing = key.climbed.is_some();
         for gate in gates.into_iter().flatten() {
             if let Some(disabled) = &gate.health.disabled {
                 return Prospect::Lasting(disabled.why.class);

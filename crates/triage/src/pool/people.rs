@@ -108,18 +108,20 @@ impl Provider {
             Some(_) | None => &key.gate,
         };
         let beneath = state(gate, key, now);
-        let (since, until, why) = particulars(gate);
-        let resting = |gate: &&Gate| matches!(gate.phase(now), Phase::Resting(_));
+        let (since, until, why) = particulars(gate, key, now);
         let models = self
             .models
             .iter()
-            .filter_map(|(name, model)| Some((name, model.uses.get(&key.id).filter(resting)?)))
-            .filter_map(|(name, gate)| Some((name, gate.health.until()?, gate.health.decisive()?)))
-            .map(|(name, until, rest)| ModelRest {
-                model: name.clone(),
-                since: rest.since,
-                until,
-                why: rest.why.clone(),
+            .filter_map(|(name, model)| Some((name, model.uses.get(&key.id)?)))
+            .filter(|(_, gate)| gate.phase(now) != Phase::Open)
+            .map(|(name, gate)| {
+                let rest = gate.health.decisive();
+                ModelRest {
+                    model: name.clone(),
+                    since: rest.map(|rest| rest.since),
+                    until: rest.map(|rest| rest.until).filter(|until| *until > now),
+                    why: rest.map(|rest| rest.why.clone()),
+                }
             })
             .collect();
         let paused = key.paused.filter(|_| key.is_paused(now));
@@ -161,17 +163,27 @@ fn state(gate: &Gate, key: &Key, now: Timestamp) -> KeyState {
         }
         Phase::Resting(_) => KeyState::Resting,
         Phase::HalfOpen => KeyState::HalfOpen,
+        Phase::Open if key.climbed.is_some() => KeyState::Resting,
         Phase::Open if key.consecutive_errors > ERRORS_TO_UNSTABLE => KeyState::Unstable,
         Phase::Open => KeyState::Active,
     }
 }
 
-fn particulars(gate: &Gate) -> (Option<Timestamp>, Option<Timestamp>, Option<Why>) {
+/// Since when, until when and why a key is not simply active.
+fn particulars(
+    gate: &Gate,
+    key: &Key,
+    now: Timestamp,
+) -> (Option<Timestamp>, Option<Timestamp>, Option<Why>) {
     if let Some(disabled) = &gate.health.disabled {
         return (Some(disabled.since), None, Some(disabled.why.clone()));
     }
-    let Some(rest) = gate.health.decisive() else { return (None, None, None) };
-    (Some(rest.since), Some(rest.until), Some(rest.why.clone()))
+    match gate.health.decisive() {
+        Some(rest) => {
+            (Some(rest.since), Some(rest.until).filter(|until| *until > now), Some(rest.why.clone()))
+        }
+        None => (None, None, key.climbed.clone()),
+    }
 }
 
 const ERRORS_TO_UNSTABLE: u32 = 3;

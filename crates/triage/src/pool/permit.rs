@@ -43,6 +43,11 @@ impl Permit {
         self.ticket().key_mark.permit
     }
 
+    /// Whether the key is kept for this request alone while it climbs the ladder.
+    pub fn is_climbing(&self) -> bool {
+        self.ticket().climbing.is_some()
+    }
+
     pub(super) fn ticket(&self) -> &Ticket {
         self.ticket.as_ref().expect("a permit has its ticket until it is taken apart")
     }

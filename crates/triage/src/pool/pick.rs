@@ -140,7 +140,7 @@ impl Provider {
             let rests = matches!(key.gate.phase(now), Phase::Resting(_)) && key.rests_over_unknown();
             if !rests {
                 self.unknown_resting.remove(&id);
-            } else if !key.is_paused(now) && key.in_flight == 0 && self.account_is_open(slot, now) {
+            } else if !key.is_paused(now) && key.in_flight == 0 && self.others_admit(slot, wish.model, now) {
                 self.last_unknown = Some(now);
                 return Some(slot);
             }
@@ -148,9 +148,12 @@ impl Provider {
         None
     }
 
-    fn account_is_open(&self, slot: usize, now: Timestamp) -> bool {
-        let account = self.keys[slot].account.as_ref().and_then(|account| self.accounts.get(account));
-        account.is_none_or(|account| account.gate.admits(now))
+    /// Whether the key's account and its use of the model let a call through, whatever the key's own state.
+    pub(super) fn others_admit(&self, slot: usize, model: &ModelId, now: Timestamp) -> bool {
+        let key = &self.keys[slot];
+        let account = key.account.as_ref().and_then(|account| self.accounts.get(account));
+        let used = self.models.get(model).and_then(|model| model.uses.get(&key.id));
+        account.is_none_or(|account| account.gate.admits(now)) && used.is_none_or(|gate| gate.admits(now))
     }
 
     fn ready_from(&self, from: usize, wish: &Wish<'_>) -> Option<usize> {

@@ -13,7 +13,7 @@ use crate::{
     ladder::Chance,
     pool::{
         Change, Counters, KeySpec, Notice, Pause, ProbeKind, Probes, ProviderSpec, SavedKey, SavedState,
-        Subject,
+        Subject, Why,
         gate::{Gate, Phase},
         outlook::OutlookCache,
         pick::{Sessions, Turn},
@@ -63,8 +63,8 @@ pub(super) struct Key {
     pub(super) gate: Gate,
     pub(super) paused: Option<Pause>,
     pub(super) in_flight: u32,
-    /// Whether a request climbs the last key's ladder with it.
-    pub(super) climbed: bool,
+    /// What it failed over while a request climbs the last key's ladder with it.
+    pub(super) climbed: Option<Why>,
     pub(super) consecutive_errors: u32,
     /// Unknown 4xx in a row, from as many different requests, and the latest of them.
     pub(super) unknowns: u32,
@@ -303,7 +303,7 @@ impl Key {
                 gate: Gate::default(),
                 paused: None,
                 in_flight: 0,
-                climbed: false,
+                climbed: None,
                 consecutive_errors: 0,
                 unknowns: 0,
                 last_unknown: None,
@@ -329,7 +329,10 @@ impl Key {
     }
 
     fn admits(&self, now: Timestamp, max_concurrent: u32) -> bool {
-        !self.climbed && !self.is_busy(max_concurrent) && !self.is_paused(now) && self.gate.admits(now)
+        self.climbed.is_none()
+            && !self.is_busy(max_concurrent)
+            && !self.is_paused(now)
+            && self.gate.admits(now)
     }
 }
 

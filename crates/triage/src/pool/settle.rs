@@ -42,7 +42,7 @@ impl Provider {
         key.unknowns = 0;
         key.vain_tests = 0;
         if climbed {
-            key.climbed = false;
+            key.climbed = None;
         }
         let had_permit = ticket.key_mark.permit;
         let proof = key.gate.succeed(&mut ticket.key_mark);
@@ -65,7 +65,7 @@ impl Provider {
         key.in_flight = key.in_flight.saturating_sub(1);
         let mut freed = limited | key.gate.release(&mut ticket.key_mark);
         if ticket.climbing.take().is_some() {
-            key.climbed = false;
+            key.climbed = None;
             freed = true;
         }
         if let Some(gate) =
@@ -181,7 +181,7 @@ impl Provider {
             last_success: key.last_success,
         };
         let Some(term) = Term::of(penalty, case.verdict, known, &self.settings, now) else { return };
-        if key.climbed && !case.climber && !term.stated {
+        if key.climbed.is_some() && !case.climber && !term.stated {
             return;
         }
         if term.stated
@@ -337,8 +337,8 @@ impl Provider {
 
     fn disable(&mut self, case: &Case<'_>, now: Timestamp) {
         let key = &mut self.keys[case.slot];
-        let source = case.verdict.heals.as_ref().map_or(RestSource::Setting, |heals| heals.source.into());
-        let disabled = Disabled { since: now, why: Why::of(case.verdict, case.status, source) };
+        let why = Why::of(case.verdict, case.status, RestSource::Verdict);
+        let disabled = Disabled { since: now, why };
         if !key.gate.is_current(case.key_mark) || !key.gate.worsen(|health| health.disable(disabled)) {
             return;
         }

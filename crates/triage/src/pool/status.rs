@@ -51,11 +51,11 @@ pub struct ModelRest {
     /// The model.
     pub model: ModelId,
     /// Since when.
-    pub since: Timestamp,
-    /// Until when.
-    pub until: Timestamp,
-    /// Why.
-    pub why: Why,
+    pub since: Option<Timestamp>,
+    /// Until when; `None` while it is coming back, a few calls at a time.
+    pub until: Option<Timestamp>,
+    /// Why; `None` once it has answered again.
+    pub why: Option<Why>,
 }
 
 /// The states of a key, under their public names.

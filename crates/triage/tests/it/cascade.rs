@@ -230,8 +230,8 @@ fn a_proven_dead_key_is_disabled_and_asked_once() {
     "#]]
     .assert_eq(&world.ask(dead));
     expect![[r#"
-        1 disabled (auth_error, setting)
-        2 disabled (auth_error, setting)
+        1 disabled (auth_error, verdict)
+        2 disabled (auth_error, verdict)
         3 active
     "#]]
     .assert_eq(&world.keys());

@@ -4,4 +4,6 @@
 
 mod cascade;
 mod packs;
+mod pool;
+mod properties;
 mod world;

@@ -228,7 +228,8 @@ impl World {
                 let _ = write!(text, " ({}, {})", why.class, source(why.source));
             }
             for rest in key.models {
-                let _ = write!(text, "; not {} for {}", rest.model, span(self.now, rest.until));
+                let until = rest.until.map_or("being tried".into(), |until| span(self.now, until));
+                let _ = write!(text, "; not {} for {until}", rest.model);
             }
             text.push('\n');
         }
