@@ -101,6 +101,7 @@ impl<'c> Case<'c> {
             .or_else(|| inner.and_then(|inner| self.stage(&plan.shared, inner, false, tried)))
             .or_else(|| self.stage(&plan.like, whole, false, tried))
             .or_else(|| self.stage(&plan.shared, whole, false, tried))
+            .or_else(|| self.stage(&plan.shared, View::CODES, false, tried))
     }
 
     /// The rules that only know a status, an exit code or a shape.
@@ -150,7 +151,7 @@ impl<'c> Case<'c> {
         if !when.headers.iter().all(|(name, test)| test.passes(self.header(name))) {
             return Err("header");
         }
-        if !when.fields.iter().all(|(path, test)| self.field_passes(path, test, view)) {
+        if !when.fields.iter().all(|(path, test)| self.field_passes(path, test)) {
             return Err("field");
         }
         if let Some(regex) = &when.regex
@@ -172,13 +173,10 @@ impl<'c> Case<'c> {
         self.evidence.header(name).or_else(|| nested().map(|(_, value)| value.as_str()))
     }
 
-    fn field_passes(&self, path: &[String], test: &ValueTest, view: View) -> bool {
+    fn field_passes(&self, path: &[String], test: &ValueTest) -> bool {
         let mut there = false;
         let mut passes = false;
-        for (index, layer) in self.facts.layers.iter().enumerate() {
-            let Some(value) = layer.value.as_ref().filter(|_| view.has(index)) else {
-                continue;
-            };
+        for value in self.facts.layers.iter().filter_map(|layer| layer.value.as_ref()) {
             value.at(path, &mut |found: &Value<'_>| {
                 there |= *found != Value::Null;
                 passes |= test.passes(found.scalar())

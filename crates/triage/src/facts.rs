@@ -41,6 +41,8 @@ pub struct Facts<'a> {
     pub text: String,
     /// The structured tokens of all layers.
     pub tokens: Vec<Token>,
+    /// The word-like tokens as prose: `InsufficientBalance` is `insufficient balance`.
+    pub code_words: String,
     /// The folded beginning of a web page; only edge rules read it.
     pub page: String,
     /// Headers that stood inside the body, names in lower case.
@@ -94,7 +96,9 @@ pub struct View(pub u32);
 
 impl View {
     /// All layers.
-    pub const WHOLE: Self = Self(u32::MAX >> 1);
+    pub const WHOLE: Self = Self((1 << Facts::LAYERS) - 1);
+    /// The codes and types of all layers, read as if they were prose.
+    pub const CODES: Self = Self(1 << 30);
 
     /// Whether the view has a layer.
     pub fn has(self, layer: usize) -> bool {
@@ -121,6 +125,7 @@ impl<'a> Facts<'a> {
             layers: Vec::with_capacity(4),
             text: String::with_capacity(512),
             tokens: Vec::with_capacity(8),
+            code_words: String::new(),
             page: String::new(),
             nested_headers: Vec::new(),
             answer: Answer::No,
@@ -166,6 +171,7 @@ impl<'a> Facts<'a> {
             .enumerate()
             .filter(move |(index, _)| view.has(*index))
             .filter_map(|(_, layer)| self.text.get(layer.words.clone()))
+            .chain((view == View::CODES).then_some(self.code_words.as_str()))
     }
 
     /// The statuses that count for a view: what arrived if it is a failure, else what the layers tell, and a

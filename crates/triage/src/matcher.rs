@@ -91,6 +91,9 @@ impl Matcher {
             }
             self.hit(&mut scan, found.pattern().as_usize(), 1 << layer.min(Facts::LAYERS));
         }
+        for found in self.automaton.find_overlapping_iter(&facts.code_words) {
+            self.hit(&mut scan, found.pattern().as_usize(), View::CODES.0);
+        }
         for found in self.automaton.find_overlapping_iter(&facts.page) {
             self.hit(&mut scan, found.pattern().as_usize(), PAGE);
         }
@@ -113,8 +116,8 @@ impl Matcher {
         }
         scan.candidates.sort_unstable();
         scan.candidates.dedup();
-        scan.quotes = self.quote_phrases.iter().any(|phrase| scan.phrase(*phrase, !PAGE))
-            || self.quote_tokens.iter().any(|token| scan.code(*token, !PAGE));
+        scan.quotes = self.quote_phrases.iter().any(|phrase| scan.phrase(*phrase, View::WHOLE.0))
+            || self.quote_tokens.iter().any(|token| scan.code(*token, View::WHOLE.0));
         scan
     }
 

@@ -127,7 +127,7 @@ impl<'a> Opener<'a> {
             return Some(index);
         }
         for word in prose::error_words(read).take(16) {
-            self.token(index, word.to_ascii_lowercase(), true);
+            self.token(index, word.to_owned(), true);
         }
         let start = self.facts.text.len();
         self.words(index, read);
@@ -335,6 +335,10 @@ impl<'a> Opener<'a> {
             return;
         };
         let is_type = word && !text.bytes().all(|byte| byte.is_ascii_digit());
+        if is_type && self.facts.code_words.len() < CODE_WORDS && !text.contains(' ') {
+            prose::spell_out(&text, &mut self.facts.code_words);
+        }
+        let text = text.to_lowercase();
         if self.facts.tokens.len() < TOKENS && !text.is_empty() {
             self.facts.tokens.push(Token { text, is_type, layer });
         }
@@ -373,6 +377,8 @@ fn without(text: &str, ranges: &[Range<usize>]) -> String {
 
 /// Bytes that all attempts to read values may cost together, so that no text is read a thousand times.
 const BUDGET: usize = 1024 * 1024;
+/// Codes that are read as words.
+const CODE_WORDS: usize = 1024;
 /// Tokens that are kept.
 const TOKENS: usize = 64;
 /// Values that are read from a process's output: its last ones.

@@ -75,6 +75,28 @@ pub(super) fn error_words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Appends a code as words, one a line: `InsufficientG1Credits` and `insufficient_g1_credits` are both
+/// `insufficient g1 credits`.
+pub(super) fn spell_out(code: &str, words: &mut String) {
+    let mut before = ' ';
+    let mut characters = code.chars().peekable();
+    while let Some(character) = characters.next() {
+        let next_is_small = characters.peek().is_some_and(char::is_ascii_lowercase);
+        let begins = character.is_ascii_uppercase()
+            && (before.is_ascii_lowercase()
+                || before.is_ascii_digit()
+                || before.is_ascii_uppercase() && next_is_small);
+        if begins || matches!(character, '_' | '-' | '.' | '/' | ':') {
+            words.push(' ');
+        }
+        if !matches!(character, '_' | '-' | '.' | '/' | ':') {
+            words.extend(character.to_lowercase());
+        }
+        before = character;
+    }
+    words.push('\n');
+}
+
 /// Whether a text is a document (model output, a quoted page) rather than an error message.
 pub(super) fn is_document(text: &str) -> bool {
     if text.len() < 800 {

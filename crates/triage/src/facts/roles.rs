@@ -83,7 +83,6 @@ pub(super) fn role(key: &str) -> Role {
         | b"stack"
         | b"stacktrace"
         | b"traceback"
-        | b"delta"
         | b"links"
         | b"safetyratings"
         | b"contentfilterresult"

@@ -136,15 +136,13 @@ impl<'o, 'a> Walk<'o, 'a> {
         if text.is_empty() || text.len() > 160 {
             return;
         }
-        let folded = fold(text);
-        if folded.contains(' ') {
+        if text.trim().contains(' ') {
             self.opener.words(self.layer, text);
+            return self.opener.token(self.layer, fold(text), true);
         }
-        // AWS writes `com.amazon.coral.service#ThrottlingException` and `ThrottlingException:http://…`.
-        if let Some((_, name)) = folded.rsplit_once('#') {
-            self.opener.token(self.layer, name.to_owned(), true);
-        }
-        self.opener.token(self.layer, folded, true);
+        // AWS writes `com.amazon.coral.service#ThrottlingException`.
+        let name = text.rsplit_once('#').map_or(text, |(_, name)| name);
+        self.opener.token(self.layer, name.trim().to_owned(), true);
     }
 
     fn message(&mut self, text: &Words<'a>) {

@@ -69,13 +69,25 @@ const NAMES: [(&[&str], Window); 5] = [
         Window::Minute,
     ),
     (
-        &["5-hour", "5 hour", "5 hours", "5h", "five-hour", "five hour", "5 小时", "5小时", "five_hour"],
+        &[
+            "5-hour",
+            "5 hour",
+            "5 hours",
+            "5h",
+            "five-hour",
+            "five hour",
+            "5 小时",
+            "5小时",
+            "five_hour",
+            "session limit",
+            "session usage limit",
+        ],
         Window::FiveHours,
     ),
     (
         &[
             "per day", "per-day", "daily", "rpd", "tpd", "/day", "/ day", "24 hours", "24-hour", "24h",
-            "每日", "每天", "今日", "当日", "perday", "1 day", "a day", "today",
+            "每日", "每天", "今日", "当日", "perday", "1 day",
         ],
         Window::Daily,
     ),
