@@ -1,5 +1,7 @@
 //! The command line: reads arguments, calls the crate that does the work, prints.
 
+#![expect(clippy::print_stderr, reason = "a command line says on stderr what is wrong")]
+
 mod cmd;
 
 use std::process::ExitCode;
@@ -19,14 +21,22 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Alerts(cmd::alerts::Args),
     Classify(cmd::classify::Args),
     Rules(cmd::rules::Args),
+    Context(cmd::context::Args),
+    Run(cmd::run::Args),
+    Service(cmd::service::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Alerts(args) => cmd::alerts::run(args),
         Command::Classify(args) => cmd::classify::run(args),
         Command::Rules(args) => cmd::rules::run(args),
+        Command::Context(args) => cmd::context::run(&args),
+        Command::Run(args) => cmd::run::run(&args),
+        Command::Service(args) => cmd::service::run(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("backstop: {error:#}");

@@ -20,6 +20,25 @@ pub(crate) fn read<T: DeserializeOwned + Default>(path: &Path) -> T {
     })
 }
 
+/// Changes a file that several supervisors share: reads it, lets `change` work on it, replaces it, all under a
+/// lock beside it.
+pub fn update<T, R>(path: &Path, change: impl FnOnce(&mut T) -> R) -> Result<R, SupervisorError>
+where
+    T: Serialize + DeserializeOwned + Default + PartialEq + Clone,
+{
+    if let Some(parent) = path.parent() {
+        folder(parent)?;
+    }
+    let _guard = Lock::take(&path.with_extension("guard"))?;
+    let before: T = read(path);
+    let mut after = before.clone();
+    let result = change(&mut after);
+    if after != before {
+        replace(path, &after)?;
+    }
+    Ok(result)
+}
+
 /// Replaces a file in one step: the old or the new content is there, never a mixture.
 pub(crate) fn replace<T: Serialize>(path: &Path, value: &T) -> Result<(), SupervisorError> {
     let failed = |source| SupervisorError::State { path: path.to_owned(), source };

@@ -24,6 +24,7 @@ mod watch;
 pub use account::AccountRest;
 pub use child::{Ended, Program, Stopped, Terminal};
 pub use evidence::{verdict_of_end, verdict_of_spawn_failure};
+pub use files::update;
 pub use seats::{Phase, SeatLine, SeatName, SeatRecord, Seats};
 pub use signals::Signals;
 pub use tail::Tail;

@@ -249,7 +249,7 @@ fn doubled(base: Duration, n: u32) -> Duration {
 }
 
 /// 32-bit FNV-1a: stable over versions and machines, which the standard hasher does not promise.
-fn fnv1a(bytes: &[u8]) -> u32 {
+pub fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 

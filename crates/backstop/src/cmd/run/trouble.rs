@@ -1,0 +1,155 @@
+//! What people hear of a seat: the supervisor's own alerts, without a gateway.
+//!
+//! The stamps lie in a file. Seats of one account share it, so that an empty account is one alert however
+//! many seats notice.
+
+use std::{collections::BTreeMap, path::Path, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use backstop_alerts::{Channel, Courier, HttpClient, Notice, Pace};
+use backstop_supervisor::{Event, Job, update};
+use backstop_triage::{
+    Class, Timestamp,
+    alert::{Book, Condition, Episode, Hysteresis, Topic},
+};
+
+/// The alerts of a seat.
+pub(super) struct Trouble {
+    stamps: PathBuf,
+    group: String,
+    seat: String,
+    courier: Option<Courier>,
+}
+
+impl Trouble {
+    /// Starts the channels, if there are any.
+    pub(super) fn new(data_dir: &Path, job: &Job, channels: Vec<Channel>) -> Result<Self> {
+        let seat = job.name.to_string();
+        let group = job
+            .account
+            .as_ref()
+            .map_or_else(|| format!("seat/{seat}"), |account| format!("account/{account}"));
+        let folder = data_dir.join("alerts");
+        let courier = if channels.is_empty() {
+            None
+        } else {
+            let http = HttpClient::new(CALL_LIMIT)?;
+            let outbox = folder.join("outbox").join(&seat);
+            Some(Courier::start(channels, &outbox, &http, Pace::default())?)
+        };
+        let stamps = folder
+            .join(format!("{}.json", group.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_")));
+        Ok(Self { stamps, group, seat, courier })
+    }
+
+    /// Takes in what happened.
+    pub(super) fn hear(&self, event: &Event) {
+        match event {
+            Event::Failed { decision, .. } => {
+                if let Some(condition) = condition(decision.class, decision.failures) {
+                    let topic = Topic::new(condition, &self.group);
+                    let detail =
+                        format!("{} ({}), next start {:.0}", decision.reason, decision.rule, decision.until);
+                    self.speak(HYSTERESIS, |book, now| book.raise(&topic, &self.seat, &detail, now));
+                }
+            }
+            Event::Healthy => self.speak(HYSTERESIS, |book, now| self.all_clear(book, now)),
+            Event::Started { .. }
+            | Event::EndedOrphan { .. }
+            | Event::Rests { .. }
+            | Event::OtherTries { .. } => {
+                self.speak(HYSTERESIS, |_, _| {});
+            }
+        }
+    }
+
+    /// Reminders and recoveries fall due while the command runs or rests.
+    pub(super) async fn tick(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(TICK).await;
+            self.speak(HYSTERESIS, |_, _| {});
+        }
+    }
+
+    /// The supervisor ends. After a good end nothing can flap any more, so that recoveries are said at once.
+    pub(super) async fn finish(&self, good: bool) {
+        if good {
+            let at_once = Hysteresis { clear: Duration::ZERO, ..HYSTERESIS };
+            self.speak(at_once, |book, now| self.all_clear(book, now));
+        }
+        if let Some(courier) = &self.courier {
+            courier.settle(LAST_WORDS).await;
+        }
+    }
+
+    /// The account serves again for every seat of it, or the seat is well.
+    fn all_clear(&self, book: &mut Book, now: Timestamp) {
+        let topics: Vec<Topic> = book.open().map(|(topic, _)| topic.clone()).collect();
+        for topic in topics {
+            book.reconcile(&topic, &BTreeMap::new(), now);
+        }
+    }
+
+    fn speak(&self, hysteresis: Hysteresis, change: impl FnOnce(&mut Book, Timestamp)) {
+        let now = Timestamp::now();
+        let notices = update(&self.stamps, |stamps: &mut BTreeMap<String, Episode>| {
+            let mut book = Book::new(hysteresis);
+            for (topic, episode) in &*stamps {
+                if let Some(topic) = Topic::parse(topic) {
+                    book.restore(topic, episode.clone());
+                }
+            }
+            change(&mut book, now);
+            let notices = book.poll(now);
+            while let Some((topic, episode)) = book.poll_change() {
+                match episode {
+                    Some(episode) => stamps.insert(topic.to_string(), episode),
+                    None => stamps.remove(&topic.to_string()),
+                };
+            }
+            notices
+        });
+        match notices {
+            Ok(notices) => notices.iter().for_each(|notice| self.post(notice)),
+            Err(error) => eprintln!("backstop: alerts: {error}"),
+        }
+    }
+
+    fn post(&self, notice: &Notice) {
+        if let Some(Err(error)) = self.courier.as_ref().map(|courier| courier.post(notice)) {
+            eprintln!("backstop: alerts: {error}");
+        }
+    }
+}
+
+/// What the failure of a process means to people. A provider's hiccup is news only when it does not end.
+fn condition(class: Class, failures: u32) -> Option<Condition> {
+    match class {
+        Class::BillingExhausted => Some(Condition::AccountOutOfMoney),
+        Class::QuotaExhausted => Some(Condition::KeyQuotaExhausted),
+        Class::AuthError => Some(Condition::KeyDisabled),
+        Class::ConfigurationError | Class::ModelError => Some(Condition::MisconfiguredRoute),
+        Class::Unknown => Some(Condition::UnknownFailures),
+        Class::RequestError
+        | Class::ContextOverflow
+        | Class::TransientRequest
+        | Class::RateLimit
+        | Class::Overloaded
+        | Class::ServerError
+        | Class::Timeout
+        | Class::NetworkError
+        | Class::LocalFault => (failures >= CRASH_LOOP).then_some(Condition::CrashLoop),
+    }
+}
+
+const HYSTERESIS: Hysteresis = Hysteresis {
+    repeat: Duration::from_secs(3_600),
+    clear: Duration::from_secs(120),
+    gather: Duration::ZERO,
+};
+const TICK: Duration = Duration::from_secs(15);
+const CALL_LIMIT: Duration = Duration::from_secs(10);
+/// How long the end of the supervisor waits for its last alert.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Failures in a row that are a crash loop.
+const CRASH_LOOP: u32 = 3;
