@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use backstop_triage::{preset, rules::Pack};
+use backstop_triage::{Timestamp, catalog::Catalog, preset, rules::Pack};
 
 #[test]
 fn every_rule_file_parses() {
@@ -13,6 +13,17 @@ fn every_rule_file_parses() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_rule_matches_its_own_example_before_any_other() {
+    let catalog = Catalog::embedded();
+    let findings: Vec<_> = catalog
+        .lint(0..catalog.packs().len(), Timestamp::UNIX_EPOCH)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
 }
 
 #[test]
