@@ -138,3 +138,75 @@ impl Account {
         files::read(&self.file)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use backstop_triage::{Basis, Scope, Verdict, respawn::Jitter};
+
+    use super::*;
+
+    #[test]
+    fn nine_seats_wait_for_four_in_the_morning_and_then_one_tries() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut nine = seats_of(folder.path(), 9);
+        let midnight = at("2026-08-18T00:00:00Z");
+        let four = at("2026-08-18T04:00:00Z");
+        assert_eq!(granted(&mut nine, midnight), 9, "all run while the account is in order");
+        full_until(&mut nine[3], four, midnight);
+        for minute in 0..240 {
+            let now = midnight + Duration::from_secs(minute * 60);
+            assert_eq!(granted(&mut nine, now), 0, "nobody probes at {now}");
+        }
+        assert_eq!(granted(&mut nine, four), 1);
+        assert_eq!(granted(&mut nine, four + Duration::from_secs(3)), 1, "still the same one");
+    }
+
+    #[test]
+    fn the_one_that_tries_opens_the_way_or_rests_all_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut seats = seats_of(folder.path(), 3);
+        let midnight = at("2026-08-18T00:00:00Z");
+        let four = at("2026-08-18T04:00:00Z");
+        full_until(&mut seats[0], four, midnight);
+        assert_eq!(seats[1].ask(four).unwrap(), Leave::Granted);
+        full_until(&mut seats[1], at("2026-08-18T09:00:00Z"), four);
+        assert_eq!(granted(&mut seats, at("2026-08-18T05:00:00Z")), 0);
+        let nine = at("2026-08-18T09:00:00Z");
+        assert_eq!(seats[2].ask(nine).unwrap(), Leave::Granted);
+        assert!(seats[2].recover().unwrap());
+        assert_eq!(granted(&mut seats, nine), 3);
+    }
+
+    #[test]
+    fn a_failure_that_says_nothing_about_the_account_passes_the_turn_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut seats = seats_of(folder.path(), 2);
+        let four = at("2026-08-18T04:00:00Z");
+        full_until(&mut seats[0], four, at("2026-08-18T00:00:00Z"));
+        assert_eq!(seats[0].ask(four).unwrap(), Leave::Granted);
+        assert_eq!(seats[1].ask(four).unwrap(), Leave::OtherTries);
+        seats[0].step_back();
+        assert_eq!(seats[1].ask(four).unwrap(), Leave::Granted);
+    }
+
+    fn seats_of(folder: &std::path::Path, count: usize) -> Vec<Account> {
+        let seats = Seats::open(folder).unwrap();
+        (0..count).map(|_| Account::open(&seats, "main")).collect()
+    }
+
+    fn granted(seats: &mut [Account], now: Timestamp) -> usize {
+        let leaves: Vec<Leave> = seats.iter_mut().map(|seat| seat.ask(now).unwrap()).collect();
+        leaves.iter().filter(|leave| **leave == Leave::Granted).count()
+    }
+
+    fn full_until(account: &mut Account, until: Timestamp, now: Timestamp) {
+        let verdict = Verdict::new(Class::QuotaExhausted, Scope::Account, "window_full", Basis::Nothing);
+        let mut decision = Seat::default().fail("seat", &verdict, Jitter::Off, now);
+        decision.until = until;
+        account.fail(&decision, Scope::Account, now).unwrap();
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+}
