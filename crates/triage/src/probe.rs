@@ -16,9 +16,15 @@ use crate::{
     quota::{QuotaSnapshot, QuotaWindow},
 };
 
+mod length;
+mod row;
 mod value;
 
+pub use length::Length;
 pub use value::{Pointers, Test};
+
+use length::{named, seconds};
+use row::Row;
 use value::{moment, number, text};
 
 /// How one usage or balance endpoint is asked and read.
@@ -100,19 +106,6 @@ pub struct WindowProbe {
     pub side: bool,
 }
 
-/// A window's length as count and unit.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Length {
-    /// The pointer to the count.
-    pub count: String,
-    /// `second`, `minute`, `hour`, `day`, `week`, `month`, or a pointer to such a word.
-    pub unit: String,
-    /// What the provider's own unit codes mean.
-    #[serde(default)]
-    pub units: BTreeMap<String, String>,
-}
-
 /// Pointers and tests of what stands there, in the language of rules (`"*"`, `"absent"`, `">0"`, a value, a list).
 pub type Conditions = BTreeMap<String, Test>;
 
@@ -138,7 +131,7 @@ impl QuotaProbe {
     /// Reads an answer that arrived at `now`.
     pub fn read(&self, status: u16, body: &str, now: Timestamp) -> Reading {
         let Ok(document) = serde_json::from_str::<Value>(body) else { return Reading::NotUsable };
-        let root = Row { document: &document, value: &document };
+        let root = Row::of(&document);
         if root.any(&self.dead) {
             return Reading::DeadKey;
         }
@@ -208,7 +201,7 @@ impl QuotaProbe {
 
 impl WindowProbe {
     fn read(&self, row: Row<'_>, now: Timestamp) -> Option<QuotaWindow> {
-        if row.value.is_null() || !row.all(&self.when) || row.any(&self.skip_if) {
+        if row.is_null() || !row.all(&self.when) || row.any(&self.skip_if) {
             return None;
         }
         let gauge = self.gauge(row)?;
@@ -290,16 +283,6 @@ impl WindowProbe {
     }
 }
 
-impl Length {
-    fn window(&self, row: Row<'_>) -> Option<Window> {
-        let count = row.get(&self.count).and_then(number)?;
-        let word =
-            if self.unit.starts_with('/') { row.get(&self.unit).and_then(text)? } else { self.unit.clone() };
-        let word = self.units.get(&word).unwrap_or(&word).to_lowercase();
-        of_length(count * seconds(word.strip_prefix("time_unit_").unwrap_or(&word))?)
-    }
-}
-
 /// What a window's numbers come to.
 struct Gauge {
     used: Option<f64>,
@@ -314,82 +297,6 @@ impl Gauge {
         self.full || self.remaining.is_some_and(|left| left <= 0.0)
     }
 }
-
-/// A place in the document that facts are read from.
-#[derive(Clone, Copy)]
-struct Row<'a> {
-    document: &'a Value,
-    value: &'a Value,
-}
-
-impl<'a> Row<'a> {
-    fn get(self, pointer: &str) -> Option<&'a Value> {
-        match pointer.strip_prefix('$') {
-            Some(absolute) => self.document.pointer(absolute),
-            None => self.value.pointer(pointer),
-        }
-    }
-
-    fn at(self, pointer: &str) -> Option<Self> {
-        Some(Self { document: self.document, value: self.get(pointer)? })
-    }
-
-    fn rows(self, pointer: &str) -> Vec<Self> {
-        let of = |value| Self { document: self.document, value };
-        match self.get(pointer) {
-            Some(Value::Array(list)) => list.iter().map(of).collect(),
-            Some(Value::Object(map)) => map.values().map(of).collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    fn first(self, pointers: &Pointers) -> Option<&'a Value> {
-        pointers.iter().find_map(|pointer| self.get(pointer).filter(|value| !value.is_null()))
-    }
-
-    fn all(self, conditions: &Conditions) -> bool {
-        conditions.iter().all(|(pointer, accepted)| accepted.passes(self.get(pointer)))
-    }
-
-    fn any(self, conditions: &Conditions) -> bool {
-        conditions.iter().any(|(pointer, accepted)| accepted.passes(self.get(pointer)))
-    }
-}
-
-fn seconds(unit: &str) -> Option<f64> {
-    Some(match unit.trim_end_matches('s') {
-        "second" => 1.0,
-        "minute" => 60.0,
-        "hour" => 3600.0,
-        "day" => DAY,
-        "week" => 7.0 * DAY,
-        "month" => 30.0 * DAY,
-        _ => return None,
-    })
-}
-
-fn of_length(seconds: f64) -> Option<Window> {
-    let within = |least: f64, most: f64| (least..=most).contains(&seconds);
-    match seconds {
-        _ if within(1.0, 60.0) => Some(Window::Minute),
-        _ if within(4.0 * 3600.0, 6.0 * 3600.0) => Some(Window::FiveHours),
-        _ if within(DAY, DAY) => Some(Window::Daily),
-        _ if within(7.0 * DAY, 7.0 * DAY) => Some(Window::Weekly),
-        _ if within(28.0 * DAY, 31.0 * DAY) => Some(Window::Monthly),
-        _ => None,
-    }
-}
-
-fn named(word: &str) -> Option<Window> {
-    match word.to_lowercase().as_str() {
-        "daily" | "day" => Some(Window::Daily),
-        "weekly" | "week" => Some(Window::Weekly),
-        "monthly" | "month" => Some(Window::Monthly),
-        _ => None,
-    }
-}
-
-const DAY: f64 = 86_400.0;
 
 #[cfg(test)]
 mod tests;

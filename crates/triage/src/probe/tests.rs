@@ -1,13 +1,21 @@
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
 use super::*;
-use crate::preset;
+use crate::preset::{self, Preset};
+
+fn presets() -> &'static [Preset] {
+    static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| preset::embedded().unwrap());
+    &PRESETS
+}
 
 fn now() -> Timestamp {
     "2026-07-20T10:00:00Z".parse().unwrap()
 }
 
 fn read(preset_id: &str, status: u16, body: &str) -> Reading {
-    let presets = preset::embedded().unwrap();
-    let preset = presets.iter().find(|preset| preset.id == preset_id).unwrap();
+    let preset = presets().iter().find(|preset| preset.id == preset_id).unwrap();
     preset.quota[0].read(status, body, now())
 }
 
@@ -207,4 +215,76 @@ fn refusals_pages_and_nonsense_are_not_usable() {
         assert_eq!(read("kimi-coding", 200, body), Reading::NotUsable, "{body}");
     }
     assert_eq!(read("kimi-coding", 401, r#"{"usage":{"limit":"1","remaining":"1"}}"#), Reading::NotUsable);
+}
+
+/// Documents made of the field names that usage endpoints have, with anything in them.
+fn documents() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[0-9.eE%-]{0,24}|TIME_UNIT_[A-Z]{0,8}|[0-9T:Z-]{0,24}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 64, 6, |inner| {
+        let name = prop::sample::select(vec![
+            "usage",
+            "limits",
+            "window",
+            "detail",
+            "duration",
+            "timeUnit",
+            "limit",
+            "used",
+            "remaining",
+            "data",
+            "type",
+            "unit",
+            "number",
+            "percentage",
+            "nextResetTime",
+            "model_remains",
+            "end_time",
+            "rate_limit",
+            "primary_window",
+            "limit_window_seconds",
+            "reset_after_seconds",
+            "code",
+            "success",
+            "balance",
+        ]);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((name, inner), 0..8).prop_map(|pairs| Value::Object(
+                pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+            )),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_document_is_read_without_a_panic_and_no_reset_lies_in_the_past(document in documents()) {
+        let body = document.to_string();
+        for preset in presets() {
+            for probe in &preset.quota {
+                let Reading::Windows(snapshot) = probe.read(200, &body, now()) else { continue };
+                for window in snapshot.windows {
+                    prop_assert!(window.resets_at.is_none_or(|reset| reset > now()));
+                    for number in [window.used, window.limit, window.remaining].into_iter().flatten() {
+                        prop_assert!(number.is_finite());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_without_a_panic(body in ".{0,64}") {
+        for preset in presets() {
+            for probe in &preset.quota {
+                prop_assert!(probe.read(200, &body, now()) != Reading::DeadKey);
+            }
+        }
+    }
 }
