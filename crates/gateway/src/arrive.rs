@@ -68,12 +68,16 @@ pub(crate) async fn passing(mut journey: Box<Journey>, begun: Begun, idle_timeou
     Arrival { status, headers, end: Ending::Passing(Box::new(passing)) }
 }
 
-pub(crate) async fn stream(mut journey: Box<Journey>, opened: Opened, idle_timeout: Duration) -> Arrival {
+pub(crate) async fn stream(
+    mut journey: Box<Journey>,
+    opened: Box<Opened>,
+    idle_timeout: Duration,
+) -> Arrival {
     journey.written().await;
     let status = opened.head.status;
     let headers = headers(&journey, &opened.head.headers, journey.route.as_ref());
     journey.record.answered(status);
-    Arrival { status, headers, end: Ending::Stream(Box::new(Relay::new(opened, idle_timeout, journey))) }
+    Arrival { status, headers, end: Ending::Stream(Box::new(Relay::new(*opened, idle_timeout, journey))) }
 }
 
 /// The upload is gone, so the last answer goes back although the cascade would go on.

@@ -29,7 +29,7 @@ pub(crate) enum Step {
     /// The beginning of a long answer.
     Passing(Begun),
     /// A stream with its first content.
-    Stream(Opened),
+    Stream(Box<Opened>),
     /// Nothing more can be sent, though the cascade would go on: the upload is gone.
     Stuck,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Begun {
 /// A stream with its first content.
 pub(crate) struct Opened {
     pub(crate) head: response::Parts,
-    pub(crate) held: VecDeque<Bytes>,
+    pub(crate) held: Held,
     pub(crate) answer: Answer,
     pub(crate) reader: StreamReader,
     pub(crate) framing: Framing,
@@ -140,12 +140,12 @@ impl Journey {
         if is_stream && self.asked.operation == Operation::Generate {
             self.open(exchange, framing, attempt, by).await
         } else {
-            self.gather(exchange, attempt, by).await
+            self.gather(exchange, by).await
         }
     }
 
     /// Holds an answer until it is whole or too long to hold.
-    async fn gather(&mut self, exchange: Exchange, attempt: &Attempt, by: Instant) -> Step {
+    async fn gather(&mut self, exchange: Exchange, by: Instant) -> Step {
         let Exchange { head, mut body } = exchange;
         let (held, collected) = collect(&mut body, HELD_ANSWER, by).await;
         match collected {
@@ -155,11 +155,9 @@ impl Journey {
                 Step::Passing(Begun { head, held, answer: body })
             }
             Collected::Late => {
-                let silent = by.saturating_duration_since(Instant::now()) > Duration::ZERO;
-                let fault = if silent { Fault::IdleTimeout } else { Fault::ReadTimeout };
-                self.cut_short(fault, "the answer did not come to its end in time", &held, attempt)
+                self.cut_short(Fault::ReadTimeout, "the answer did not come to its end in time", &held)
             }
-            Collected::Cut(cut) => self.cut_short(cut.fault, &cut.detail, &held, attempt),
+            Collected::Cut(cut) => self.cut_short(cut.fault, &cut.detail, &held),
         }
     }
 
@@ -208,70 +206,55 @@ impl Journey {
 
     /// Holds a stream until its first content.
     async fn open(&mut self, exchange: Exchange, framing: Framing, attempt: &Attempt, by: Instant) -> Step {
-        let Exchange { head, mut body } = exchange;
-        let mut reader = StreamReader::new(self.asked.dialect, framing);
-        let mut held = Held::default();
+        let Exchange { head, body } = exchange;
+        let reader = StreamReader::new(self.asked.dialect, framing);
+        let mut opened = Box::new(Opened { head, held: Held::default(), answer: body, reader, framing });
         loop {
-            match held.take_in(&mut reader) {
+            match opened.look() {
                 Look::More => {}
-                Look::Content => {
-                    self.committed();
-                    return Step::Stream(Opened { head, held: held.pieces, answer: body, reader, framing });
-                }
-                Look::Failed => return self.failed_in_stream(&head, &reader),
+                Look::Content => return self.show(opened),
+                Look::Failed => return self.failed_in_stream(&opened),
             }
             let silent_at = Instant::now() + attempt.idle_timeout;
-            let show_at = held.began.map_or(by, |began| began + HOLD_PREAMBLE);
-            match timeout_at(by.min(silent_at).min(show_at), body.bytes()).await {
-                Ok(Some(Ok(chunk))) => reader.push(chunk),
-                Ok(Some(Err(cut))) => return self.cut_short(cut.fault, &cut.detail, &held.pieces, attempt),
-                Ok(None) => {
-                    reader.finish();
-                    match held.take_in(&mut reader) {
-                        Look::Content => {
-                            self.committed();
-                            return Step::Stream(Opened {
-                                head,
-                                held: held.pieces,
-                                answer: body,
-                                reader,
-                                framing,
-                            });
-                        }
-                        Look::Failed => return self.failed_in_stream(&head, &reader),
-                        Look::More if reader.has_ended() || held.pieces.is_empty() => {
-                            return self.nothing_came(&head);
-                        }
-                        Look::More => {
-                            return self.cut_short(
-                                Fault::IncompleteBody,
-                                "the stream ended early",
-                                &held.pieces,
-                                attempt,
-                            );
-                        }
-                    }
-                }
+            let show_at = opened.held.began.map_or(by, |began| began + HOLD_PREAMBLE);
+            match timeout_at(by.min(silent_at).min(show_at), opened.answer.bytes()).await {
+                Ok(Some(Ok(chunk))) => opened.reader.push(chunk),
+                Ok(Some(Err(cut))) => return self.cut_short(cut.fault, &cut.detail, &opened.held.pieces),
+                Ok(None) => return self.ended_early(opened),
                 Err(_) if Instant::now() >= by => {
-                    return self.cut_short(Fault::ReadTimeout, "no content in time", &held.pieces, attempt);
+                    return self.cut_short(Fault::ReadTimeout, "no content in time", &opened.held.pieces);
                 }
-                Err(_) if Instant::now() >= show_at => {
-                    self.committed();
-                    return Step::Stream(Opened { head, held: held.pieces, answer: body, reader, framing });
-                }
+                Err(_) if Instant::now() >= show_at => return self.show(opened),
                 Err(_) => {
-                    return self.cut_short(
-                        Fault::IdleTimeout,
-                        "the stream fell silent",
-                        &held.pieces,
-                        attempt,
-                    );
+                    return self.cut_short(Fault::IdleTimeout, "the stream fell silent", &opened.held.pieces);
                 }
             }
         }
     }
 
-    fn failed_in_stream(&mut self, head: &response::Parts, reader: &StreamReader) -> Step {
+    /// What is held goes to the client: from here on nothing is repeated.
+    fn show(&mut self, opened: Box<Opened>) -> Step {
+        self.committed();
+        Step::Stream(opened)
+    }
+
+    /// The stream is over and has shown nothing yet.
+    fn ended_early(&mut self, mut opened: Box<Opened>) -> Step {
+        opened.reader.finish();
+        match opened.look() {
+            Look::Content => self.show(opened),
+            Look::Failed => self.failed_in_stream(&opened),
+            Look::More if opened.reader.has_ended() || opened.held.pieces.is_empty() => {
+                self.nothing_came(&opened.head)
+            }
+            Look::More => {
+                self.cut_short(Fault::IncompleteBody, "the stream ended early", &opened.held.pieces)
+            }
+        }
+    }
+
+    fn failed_in_stream(&mut self, opened: &Opened) -> Step {
+        let Opened { head, reader, .. } = opened;
         let status = head.status.as_u16();
         let Some(error) = reader.error() else { return self.nothing_came(head) };
         let text = String::from_utf8_lossy(error).into_owned();
@@ -287,7 +270,7 @@ impl Journey {
         Step::Again
     }
 
-    fn cut_short(&mut self, fault: Fault, detail: &str, held: &VecDeque<Bytes>, _attempt: &Attempt) -> Step {
+    fn cut_short(&mut self, fault: Fault, detail: &str, held: &VecDeque<Bytes>) -> Step {
         self.record.detail(detail);
         let bytes: usize = held.iter().map(Bytes::len).sum();
         let evidence = self.evidence_of(fault, bytes as u64);
@@ -327,8 +310,8 @@ impl Journey {
 
 /// What a stream has shown so far of itself.
 #[derive(Default)]
-struct Held {
-    pieces: VecDeque<Bytes>,
+pub(crate) struct Held {
+    pub(crate) pieces: VecDeque<Bytes>,
     length: usize,
     /// When its preamble began.
     began: Option<Instant>,
@@ -340,25 +323,28 @@ enum Look {
     Failed,
 }
 
-impl Held {
-    fn take_in(&mut self, reader: &mut StreamReader) -> Look {
-        while let Some(passage) = reader.pop() {
+impl Opened {
+    /// Takes in what the reader has let go, up to the first content.
+    fn look(&mut self) -> Look {
+        while let Some(passage) = self.reader.pop() {
             match passage.kind {
                 EventKind::Error | EventKind::Terminal { finish: false } => return Look::Failed,
                 EventKind::Content | EventKind::Terminal { finish: true } => {
-                    self.pieces.push_back(passage.bytes);
+                    self.held.pieces.push_back(passage.bytes);
                     return Look::Content;
                 }
-                EventKind::Comment | EventKind::Ping => self.hold(passage.bytes),
+                EventKind::Comment | EventKind::Ping => self.held.hold(passage.bytes),
                 EventKind::Preamble | EventKind::Usage | EventKind::Other => {
-                    self.began.get_or_insert_with(Instant::now);
-                    self.hold(passage.bytes);
+                    self.held.began.get_or_insert_with(Instant::now);
+                    self.held.hold(passage.bytes);
                 }
             }
         }
-        if self.length > HELD_PREAMBLE { Look::Content } else { Look::More }
+        if self.held.length > HELD_PREAMBLE { Look::Content } else { Look::More }
     }
+}
 
+impl Held {
     fn hold(&mut self, bytes: Bytes) {
         self.length += bytes.len();
         self.pieces.push_back(bytes);

@@ -35,3 +35,4 @@ mod waiting;
 pub use gateway::{Control, Gateway, Running, StartError};
 pub use mount::{Mount, MountAnswer, MountBody};
 pub use plan::PlanError;
+pub use upstream::TlsError;

@@ -56,7 +56,7 @@ impl Relay {
         let now = Instant::now();
         let first_tick = if keepalive.is_zero() { idle_timeout } else { idle_timeout.min(keepalive) };
         Self {
-            outbox: opened.held,
+            outbox: opened.held.pieces,
             answer: opened.answer,
             reader: opened.reader,
             framing: opened.framing,
@@ -153,7 +153,8 @@ impl Relay {
             self.state = State::Ended;
             return;
         }
-        let (fault, detail) = fault.unwrap_or((Fault::IncompleteBody, "the stream ended early".to_owned()));
+        let (fault, detail) =
+            fault.unwrap_or_else(|| (Fault::IncompleteBody, "the stream ended early".to_owned()));
         let evidence = self.journey.evidence_of(fault, 0);
         self.journey.record.detail(&detail);
         self.fail(|journey| journey.failed(&evidence, Progress::Committed, None));

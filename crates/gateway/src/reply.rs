@@ -55,10 +55,6 @@ impl Reply {
     pub(crate) fn holding(self, busy: Busy) -> Self {
         Self { busy: Some(busy), ..self }
     }
-
-    pub(crate) fn into_content(self) -> Content {
-        self.content
-    }
 }
 
 impl Content {

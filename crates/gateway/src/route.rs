@@ -109,59 +109,32 @@ async fn data(
     way: Way,
 ) -> Response<Reply> {
     let (parts, body) = request.into_parts();
-    let mut entry = Entry { id: shared.ids.next(), arrived: Instant::now(), dialect: Dialect::OpenAiChat };
-    match enter(shared, plan, &mut entry, parts, body, way).await {
-        Ok(response) => response,
-        Err(refusal) => {
-            refuse::before(shared, entry.id, entry.dialect, &refusal.problem, refusal.retry_after)
-        }
-    }
-}
-
-async fn enter(
-    shared: &Arc<Shared>,
-    plan: Arc<Plan>,
-    entry: &mut Entry,
-    parts: Parts,
-    body: Incoming,
-    way: Way,
-) -> Result<Response<Reply>, Refusal> {
     let path = match &way {
         Way::Named { path, .. } => path.clone(),
         Way::Unified => parts.uri.path().to_owned(),
     };
     let known = recognise(&path);
-    entry.dialect = dialect(&plan, &way, known.as_ref(), &parts);
-    let now = shared.clock.now();
-    if *shared.stage.borrow() != Stage::Open {
-        return Err(Refusal { problem: Problem::GatewayFault, retry_after: Some(Duration::from_secs(1)) });
+    let dialect = dialect(&plan, &way, known.as_ref(), &parts);
+    let entry = Entry { id: shared.ids.next(), arrived: Instant::now(), dialect };
+    let intake =
+        Intake { shared, plan: &plan, entry: &entry, parts: &parts, known: known.as_ref(), way: &way };
+    match intake.enter(body).await {
+        Ok(Entered::Listed(response)) => response,
+        Ok(Entered::Asked(asked, target)) => {
+            let limits = limits(shared, &asked, &target, &parts);
+            let journey = Journey::new(Arc::clone(shared), Arc::clone(&plan), *asked, target.legs, limits);
+            run(journey, target.keepalive).await
+        }
+        Err(refusal) => refuse::before(shared, entry.id, dialect, &refusal.problem, refusal.retry_after),
     }
-    if let Some(left) = shared.boot.safe_for(now) {
-        return Err(Refusal { problem: Problem::GatewayFault, retry_after: Some(left) });
-    }
-    let client = match plan.clients.find(&parts.headers, parts.uri.query(), now) {
-        Ok(client) => Some(Arc::clone(client)),
-        Err(denied) if plan.client_auth => return Err(denial(denied)),
-        Err(_) => None,
-    };
-    if let Some(response) = models::list(&plan, &way, known.as_ref(), &parts) {
-        return Ok(response);
-    }
-    let intake = Intake { shared, plan: &plan, entry, parts: &parts, known: known.as_ref() };
-    let mut asked = intake.read(body, client.clone(), path.clone()).await?;
-    let target = match &way {
-        Way::Named { name, .. } => Target::named(&plan, name, &mut asked)?,
-        Way::Unified => Target::unified(&plan, known.as_ref(), &mut asked)?,
-    };
-    entry.dialect = asked.dialect;
-    stays_inside(&plan, &target, &asked.path)?;
-    if let Some(client) = &client {
-        may_ask(client, &asked, &target, now)?;
-    }
-    let limits = limits(shared, &asked, &target, &parts);
-    let keepalive = target.keepalive;
-    let journey = Journey::new(Arc::clone(shared), plan, asked, target.legs, limits);
-    Ok(run(journey, keepalive).await)
+}
+
+/// What becomes of a request that may come in.
+enum Entered {
+    /// It asks for a list that we make ourselves.
+    Listed(Response<Reply>),
+    /// It goes to a provider.
+    Asked(Box<Asked>, Target),
 }
 
 /// Drives a journey, and opens its stream early if the client would hear nothing for too long.
@@ -270,9 +243,43 @@ struct Intake<'a> {
     entry: &'a Entry,
     parts: &'a Parts,
     known: Option<&'a Route<'a>>,
+    way: &'a Way,
 }
 
 impl Intake<'_> {
+    async fn enter(&self, body: Incoming) -> Result<Entered, Refusal> {
+        let now = self.shared.clock.now();
+        if *self.shared.stage.borrow() != Stage::Open {
+            let retry_after = Some(Duration::from_secs(1));
+            return Err(Refusal { problem: Problem::GatewayFault, retry_after });
+        }
+        if let Some(left) = self.shared.boot.safe_for(now) {
+            return Err(Refusal { problem: Problem::GatewayFault, retry_after: Some(left) });
+        }
+        let client = match self.plan.clients.find(&self.parts.headers, self.parts.uri.query(), now) {
+            Ok(client) => Some(Arc::clone(client)),
+            Err(denied) if self.plan.client_auth => return Err(denial(denied)),
+            Err(_) => None,
+        };
+        if let Some(response) = models::list(self.plan, self.way, self.known, self.parts) {
+            return Ok(Entered::Listed(response));
+        }
+        let path = match self.way {
+            Way::Named { path, .. } => path.clone(),
+            Way::Unified => self.parts.uri.path().to_owned(),
+        };
+        let mut asked = Box::new(self.read(body, client, path).await?);
+        let target = match self.way {
+            Way::Named { name, .. } => Target::named(self.plan, name, &mut asked)?,
+            Way::Unified => Target::unified(self.plan, self.known, &mut asked)?,
+        };
+        stays_inside(self.plan, &target, &asked.path)?;
+        if let Some(client) = &asked.client {
+            may_ask(client, &asked, &target, now)?;
+        }
+        Ok(Entered::Asked(asked, target))
+    }
+
     async fn read(
         &self,
         body: Incoming,

@@ -36,11 +36,9 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::{task::AbortHandle, time::Instant};
 
+pub(crate) use self::outgoing::{Outgoing, Upload};
+pub use self::tls::TlsError;
 use self::{dial::Dialer, wire::Traffic};
-pub(crate) use self::{
-    outgoing::{Outgoing, Upload},
-    tls::TlsError,
-};
 use crate::config::Provider;
 
 /// One provider's address and its idle connections.
@@ -181,8 +179,8 @@ impl Upstream {
             // How it ended is told to whoever waits for an answer on it.
             let _ = driver.await;
         });
-        let driver = Driver(task.abort_handle());
-        Ok(Connection { sender, driver, traffic, worker: worker(), idle_since: Instant::now() })
+        let _driver = Driver(task.abort_handle());
+        Ok(Connection { sender, _driver, traffic, worker: worker(), idle_since: Instant::now() })
     }
 
     async fn take(&self) -> Option<Connection> {
@@ -306,7 +304,8 @@ impl Lease {
 
 struct Connection {
     sender: http1::SendRequest<Outgoing>,
-    driver: Driver,
+    /// Held for its destructor.
+    _driver: Driver,
     traffic: Arc<Traffic>,
     worker: usize,
     idle_since: Instant,

@@ -32,10 +32,10 @@ pub enum Severity {
 
 /// Reads every `[[alert]]`.
 pub(super) fn read(root: &Section<'_, '_>) -> Vec<Alert> {
-    root.sections("alert").into_iter().filter_map(one).collect()
+    root.sections("alert").iter().filter_map(one).collect()
 }
 
-fn one(section: Section<'_, '_>) -> Option<Alert> {
+fn one(section: &Section<'_, '_>) -> Option<Alert> {
     let channel = section.required_text("channel", "\"webhook\"");
     let url = section.required_text("url", "\"https://…\"");
     let severities =

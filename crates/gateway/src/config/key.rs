@@ -17,10 +17,10 @@ pub struct Key {
 }
 
 /// Reads the keys that one `[[provider.key]]` names: several if its source lists several.
-pub(super) fn read(section: Section<'_, '_>, number: usize) -> Vec<Key> {
+pub(super) fn read(section: &Section<'_, '_>, number: usize) -> Vec<Key> {
     let label = section.text("label").map(|label| label.value);
     let account = section.text("account").map(|account| AccountId::from(account.value));
-    let secrets = secrets(&section, "[[provider.key]]");
+    let secrets = secrets(section, "[[provider.key]]");
     section.finish();
     let several = secrets.len() > 1;
     let named = |(index, (origin, secret)): (usize, (Option<String>, Secret))| {

@@ -88,7 +88,7 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let file =
             if path.as_os_str().is_empty() { "environment".to_owned() } else { path.display().to_string() };
-        let folder = path.parent().unwrap_or(Path::new(""));
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
         let source = Source::new(text, folder, environment);
         let document = DeTable::parse(text).map_err(|error| syntax(&file, text, &error))?;
         let config = read(&Section::root(&source, &document), path, catalog);
@@ -119,7 +119,7 @@ fn read(root: &Section<'_, '_>, path: &Path, catalog: &Catalog) -> Config {
     let mut providers: Vec<Provider> = root
         .sections("provider")
         .into_iter()
-        .filter_map(|section| provider::read(section, &tunables, catalog))
+        .filter_map(|section| provider::read(&section, &tunables, catalog))
         .collect();
     if providers.is_empty() && !root.has("provider") {
         providers = provider::from_environment(root.source.environment, &settings, catalog);

@@ -98,49 +98,51 @@ pub struct Fallback {
 }
 
 /// Reads one `[[provider]]`. `None` if too little of it can be used; the reasons are reported.
-pub(super) fn read(section: Section<'_, '_>, global: &Tunables, catalog: &Catalog) -> Option<Provider> {
-    let id = section.required_text("id", "\"my-provider\"").filter(|id| well_named(&section, id));
-    let preset = preset(&section, catalog);
-    let base_url = base_url(&section, preset);
-    let format = format(&section, preset);
-    let rules = rules(&section, preset, catalog);
-    let auth = auth(&section, preset);
-    let key_header = key_header(&section, preset, format);
-    let keys: Vec<Key> = section
-        .sections("key")
-        .into_iter()
-        .enumerate()
-        .flat_map(|(index, key)| key::read(key, index + 1))
-        .collect();
-    check_keys(&section, auth, &keys);
-    let provider = Provider {
+pub(super) fn read(section: &Section<'_, '_>, global: &Tunables, catalog: &Catalog) -> Option<Provider> {
+    let source = section.source;
+    let id = section.required_text("id", "\"my-provider\"").filter(|id| well_named(section, id));
+    let preset = preset(section, catalog);
+    let base_url = base_url(section, preset);
+    let format = format(section, preset);
+    let rules = rules(section, preset, catalog);
+    let auth = auth(section, preset);
+    let key_header = key_header(section, preset, format);
+    let keys = section.sections("key");
+    let keys: Vec<Key> = keys.iter().enumerate().flat_map(|(index, key)| key::read(key, index + 1)).collect();
+    check_keys(section, auth, &keys);
+    let models = models(section, preset);
+    let fallbacks = section.sections("fallback").iter().filter_map(fallback).collect();
+    let settings = Arc::new(global.overlaid(section).settings());
+    let timeout_is_own = section.has("timeout_ms");
+    let headers = headers(section, preset);
+    let query = query(section, preset);
+    let context = context(section);
+    let proxy = proxy(section);
+    let ca_file = section.text("ca_file").map(|file| source.environment.path(&file.value, &source.folder));
+    let allow_private = section.flag("allow_private").unwrap_or(false);
+    section.finish();
+    Some(Provider {
         id: ProviderId::from(id?.value),
         format: format?,
+        also: preset.iter().flat_map(|preset| &preset.also).map(|format| dialect(*format)).collect(),
         base_url: base_url?,
         rules,
         preset: preset.map(|preset| preset.id.clone()),
         auth,
-        also: preset
-            .map(|preset| preset.also.iter().map(|format| dialect(*format)).collect())
-            .unwrap_or_default(),
         key_header: key_header?,
-        models: models(&section, preset),
+        models,
         keys,
-        fallbacks: section.sections("fallback").into_iter().filter_map(fallback).collect(),
-        settings: Arc::new(global.overlaid(&section).settings()),
-        timeout_is_own: section.has("timeout_ms"),
-        headers: headers(&section, preset),
-        query: query(&section, preset),
-        context: context(&section),
-        proxy: proxy(&section),
-        ca_file: section
-            .text("ca_file")
-            .map(|file| section.source.environment.path(&file.value, &section.source.folder)),
-        allow_private: section.flag("allow_private").unwrap_or(false),
+        fallbacks,
+        settings,
+        timeout_is_own,
+        headers,
+        query,
+        context,
+        proxy,
+        ca_file,
+        allow_private,
         from_file: true,
-    };
-    section.finish();
-    Some(provider)
+    })
 }
 
 /// The providers whose usual environment variables are set.
@@ -343,7 +345,7 @@ fn key_header(
 
 fn check_keys(section: &Section<'_, '_>, auth: AuthMode, keys: &[Key]) {
     let mut labels = std::collections::BTreeSet::new();
-    let mut secrets = std::collections::BTreeMap::new();
+    let mut secrets = BTreeMap::new();
     for key in keys {
         if !labels.insert(key.label.as_str()) {
             section.report(
@@ -372,7 +374,7 @@ fn models(section: &Section<'_, '_>, preset: Option<&Preset>) -> Vec<ModelId> {
     usual.map(|model| ModelId::from(model.as_str())).collect()
 }
 
-fn fallback(section: Section<'_, '_>) -> Option<Fallback> {
+fn fallback(section: &Section<'_, '_>) -> Option<Fallback> {
     let provider = section.required_text("provider", "\"other-provider\"");
     let model = section.text("model").map(|model| ModelId::from(model.value));
     section.finish();

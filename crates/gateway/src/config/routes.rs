@@ -57,9 +57,9 @@ pub struct Client {
 
 /// Reads every `[[combo]]`.
 pub(super) fn combos(root: &Section<'_, '_>) -> Vec<Combo> {
-    let combo = |section: Section<'_, '_>| {
+    let combo = |section: &Section<'_, '_>| {
         let id = section.required_text("id", "\"best\"");
-        let members: Vec<Member> = section.sections("members").into_iter().filter_map(member).collect();
+        let members: Vec<Member> = section.sections("members").iter().filter_map(member).collect();
         if members.is_empty() {
             let fix = "add `members = [{ provider = \"…\", model = \"…\", alias = \"…\" }]`";
             section.report(section.at(), "[[combo]] has no members", fix);
@@ -68,10 +68,10 @@ pub(super) fn combos(root: &Section<'_, '_>) -> Vec<Combo> {
         section.finish();
         Some(Combo { id: id?.value, members, at })
     };
-    root.sections("combo").into_iter().filter_map(combo).collect()
+    root.sections("combo").iter().filter_map(combo).collect()
 }
 
-fn member(section: Section<'_, '_>) -> Option<Member> {
+fn member(section: &Section<'_, '_>) -> Option<Member> {
     let provider = section.required_text("provider", "\"my-provider\"");
     let model = section.required_text("model", "\"my-model\"");
     let alias = section.text("alias").map(|alias| alias.value);
@@ -102,12 +102,12 @@ pub(super) fn aliases(root: &Section<'_, '_>) -> BTreeMap<String, Alias> {
 /// Reads every `[[client]]`.
 pub(super) fn clients(root: &Section<'_, '_>) -> Vec<Client> {
     let mut names = Unique::default();
-    let client = |section: Section<'_, '_>| {
+    let client = |section: &Section<'_, '_>| {
         let name = section.required_text("name", "\"laptop\"");
         if let Some(name) = &name {
-            names.check(&section, "the client", name);
+            names.check(section, "the client", name);
         }
-        let secrets = key::secrets(&section, "[[client]]");
+        let secrets = key::secrets(section, "[[client]]");
         let count = |name| section.number(name).map(|number| number.value);
         let expires = section.text("expires").and_then(|text| {
             let moment = text.value.parse().ok();
@@ -147,7 +147,7 @@ pub(super) fn clients(root: &Section<'_, '_>) -> Vec<Client> {
         section.finish();
         Some(client)
     };
-    root.sections("client").into_iter().filter_map(client).collect()
+    root.sections("client").iter().filter_map(client).collect()
 }
 
 /// Checks that ids are unique and that everything that is named is there; drops from chains what is not.
@@ -203,11 +203,7 @@ pub(super) fn check(
     check_fallbacks(root, providers, &named);
 }
 
-fn check_fallbacks(
-    root: &Section<'_, '_>,
-    providers: &[Provider],
-    named: &dyn Fn(&str, &str, &Range<usize>, &[String]),
-) {
+fn check_fallbacks(root: &Section<'_, '_>, providers: &[Provider], named: &Named<'_>) {
     let known: Vec<String> = providers.iter().map(|provider| provider.id.to_string()).collect();
     for provider in providers {
         for fallback in &provider.fallbacks {
@@ -231,6 +227,9 @@ fn check_fallbacks(
         }
     }
 }
+
+/// Reports a name that is not among the known ones: what names it, the name, where, and what is known.
+type Named<'a> = dyn Fn(&str, &str, &Range<usize>, &[String]) + 'a;
 
 /// The shortest client key that cannot be guessed.
 const SHORTEST_CLIENT_KEY: usize = 16;

@@ -1,5 +1,7 @@
 //! The real gateway on loopback, in front of a scripted provider that misbehaves.
 
+#![cfg(test)]
+
 mod answers;
 mod bad_input;
 mod failover;
