@@ -21,6 +21,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(cmd::serve::Args),
+    Check(cmd::check::Args),
     Alerts(cmd::alerts::Args),
     Classify(cmd::classify::Args),
     Rules(cmd::rules::Args),
@@ -31,6 +33,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Serve(args) => cmd::serve::run(&args),
+        Command::Check(args) => cmd::check::run(&args),
         Command::Alerts(args) => cmd::alerts::run(args),
         Command::Classify(args) => cmd::classify::run(args),
         Command::Rules(args) => cmd::rules::run(args),

@@ -1,9 +1,12 @@
 //! One module a command: its arguments and its `run`.
 
 pub(crate) mod alerts;
+pub(crate) mod check;
 pub(crate) mod classify;
 pub(crate) mod context;
 pub(crate) mod places;
 pub(crate) mod rules;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod service;
+pub(crate) mod setup;

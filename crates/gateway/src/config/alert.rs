@@ -1,33 +1,25 @@
-//! `[[alert]]`: where alerts go.
+//! `[[alert]]`: where alerts go. The fields are checked for their names here; whoever delivers gives them their meaning.
 
-use backstop_store::Secret;
+use std::fmt;
 
 use super::section::Section;
 
-/// A channel for alerts.
-#[derive(Clone, Debug)]
+/// A channel for alerts, as it is written.
+#[derive(Clone, PartialEq)]
 pub struct Alert {
-    /// The kind of channel: `webhook` …
+    /// The kind of channel: `webhook`, `email` …
     pub channel: String,
-    /// Where it is sent.
-    pub url: String,
-    /// The secret that signs or authorises it.
-    pub secret: Option<Secret>,
-    /// The least severity that is sent.
-    pub min_severity: Severity,
-    /// Hours of the day without alerts below critical, as `22:00-07:00`.
-    pub quiet: Option<String>,
+    /// Every field, the channel's kind among them, with variables filled in.
+    pub fields: toml::Table,
+    /// The line of the table.
+    pub line: usize,
 }
 
-/// How bad an alert is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Good to know.
-    Info,
-    /// A person should look at it.
-    Warning,
-    /// Requests fail.
-    Critical,
+impl fmt::Debug for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Addresses and secrets may stand in any field.
+        f.debug_struct("Alert").field("channel", &self.channel).finish_non_exhaustive()
+    }
 }
 
 /// Reads every `[[alert]]`.
@@ -37,20 +29,29 @@ pub(super) fn read(root: &Section<'_, '_>) -> Vec<Alert> {
 
 fn one(section: &Section<'_, '_>) -> Option<Alert> {
     let channel = section.required_text("channel", "\"webhook\"");
-    let url = section.required_text("url", "\"https://…\"");
-    let severities =
-        [("info", Severity::Info), ("warning", Severity::Warning), ("critical", Severity::Critical)];
-    let min_severity =
-        section.choice("min_severity", &severities).map_or(Severity::Warning, |choice| choice.value);
-    let quiet = section.text("quiet").map(|quiet| quiet.value);
-    let secret = section.text("secret_env").and_then(|name| {
-        let secret = section.source.environment.var(&name.value).map(Secret::new);
-        if secret.is_none() {
-            let what = format!("the environment variable {} is not set", name.value);
-            section.report(&name.at, what, format!("export {}, or remove `secret_env`", name.value));
-        }
-        secret
-    });
+    let fields = section.values(&FIELDS).into_iter().map(|(name, located)| (name.to_owned(), located.value));
+    let fields = fields.collect();
     section.finish();
-    Some(Alert { channel: channel?.value, url: url?.value, secret, min_severity, quiet })
+    Some(Alert { channel: channel?.value, fields, line: section.line() })
 }
+
+/// The fields of every kind of channel.
+const FIELDS: [&str; 17] = [
+    "channel",
+    "name",
+    "url",
+    "url_env",
+    "secret",
+    "secret_env",
+    "secret_file",
+    "chat",
+    "smtp",
+    "smtp_tls",
+    "user",
+    "from",
+    "to",
+    "command",
+    "min_severity",
+    "recoveries",
+    "quiet",
+];

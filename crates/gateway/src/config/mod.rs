@@ -28,7 +28,7 @@ use toml::de::DeTable;
 pub(crate) use self::section::nearest;
 use self::section::{Section, Source};
 pub use self::{
-    alert::{Alert, Severity},
+    alert::Alert,
     base_url::BaseUrl,
     environment::Environment,
     key::Key,

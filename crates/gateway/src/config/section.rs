@@ -117,6 +117,11 @@ impl<'s, 't> Section<'s, 't> {
         &self.span
     }
 
+    /// The line where the table begins.
+    pub(super) fn line(&self) -> usize {
+        self.source.line(self.span.start)
+    }
+
     pub(super) fn report(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
         self.source.report(at, what, fix);
     }

@@ -1,0 +1,200 @@
+//! `backstop serve`: the gateway, until a signal stops it.
+
+use std::{
+    io::{self, IsTerminal as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context as _, Result};
+use backstop_gateway::{Control, Gateway, Running, config::Config};
+use backstop_store::{OpenError, Store};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use super::setup::{Setup, SetupError};
+
+/// Runs the gateway.
+///
+/// Without a configuration it takes the usual environment keys (OPENAI_API_KEY, ANTHROPIC_API_KEY …; NAME_1, NAME_2 …
+/// and lists separated by commas are several keys). A client key is made at the first start and shown once.
+///
+/// SIGHUP, and a change of the file, read the configuration again; a wrong one changes nothing. SIGTERM stops
+/// accepting, lets open requests finish for [server] drain_s, and ends. A set-up that cannot work exits with 78.
+#[derive(clap::Args)]
+#[command(after_help = "Try it:
+  OPENAI_API_KEY=sk-… backstop serve
+  curl http://127.0.0.1:3030/v1/chat/completions -H \"authorization: Bearer $CLIENT_KEY\" \\
+    -d '{\"model\": \"openai/gpt-5-nano\", \"messages\": [{\"role\": \"user\", \"content\": \"hello\"}]}'
+
+`backstop check --example` prints a configuration with every setting explained.")]
+pub(crate) struct Args {
+    /// The configuration; default: ~/.config/backstop/backstop.toml, if it is there.
+    #[arg(long, value_name = "FILE", env = "BACKSTOP_CONFIG")]
+    config: Option<PathBuf>,
+    /// The address to listen on, in place of the configuration's; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<SocketAddr>,
+    /// The folder of keys, health and history, in place of the configuration's.
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    /// What is logged: error, warn, info, debug, or a filter such as `backstop_gateway=debug`.
+    #[arg(long, value_name = "FILTER", env = "BACKSTOP_LOG", default_value = "info")]
+    log: String,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    log_to_stderr(&args.log)?;
+    let (setup, store) = match prepare(args) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            eprintln!("backstop: {error:#}");
+            return Ok(if is_permanent(&error) { ExitCode::from(EX_CONFIG) } else { ExitCode::FAILURE });
+        }
+    };
+    for warning in &setup.config.warnings {
+        tracing::warn!(line = warning.line, fix = warning.fix, "{}", warning.what);
+    }
+    let Setup { config, catalog, .. } = setup;
+    let running = Gateway { config: config.clone(), store: store.clone(), catalog, mount: None }.start()?;
+    greet(&running, &config);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(running, args, &config))?;
+    store.close();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn prepare(args: &Args) -> Result<(Setup, Store)> {
+    let mut setup = Setup::load(args.config.as_deref())?;
+    overlay(args, &mut setup.config);
+    let store = Store::open(&setup.config.server.data_dir)?;
+    Ok((setup, store))
+}
+
+/// Puts the flags over the configuration.
+fn overlay(args: &Args, config: &mut Config) {
+    if !args.listen.is_empty() {
+        config.server.listen.clone_from(&args.listen);
+    }
+    if let Some(folder) = &args.data_dir {
+        config.server.data_dir.clone_from(folder);
+    }
+}
+
+/// Whether starting again cannot help until a person has changed something.
+fn is_permanent(error: &anyhow::Error) -> bool {
+    error.is::<SetupError>() || error.downcast_ref::<OpenError>().is_some_and(OpenError::is_permanent)
+}
+
+/// Says on stderr what a person needs in the first minute. The client key appears here and nowhere else.
+fn greet(running: &Running, config: &Config) {
+    for address in running.addresses() {
+        eprintln!("backstop listens on http://{address}");
+    }
+    match &config.file {
+        Some(file) => eprintln!("  configuration  {}", file.display()),
+        None => eprintln!("  configuration  none; the environment names the providers"),
+    }
+    if config.providers.is_empty() {
+        eprintln!("  providers      none yet: export OPENAI_API_KEY or the like, or write a configuration");
+        eprintln!("                 (`backstop check --example` prints one to begin with)");
+    }
+    let width = config
+        .providers
+        .iter()
+        .map(|provider| provider.id.as_str().len())
+        .max()
+        .unwrap_or(0)
+        .max("configuration".len());
+    for provider in &config.providers {
+        let keys = running.control().keys(&provider.id).len();
+        let plural = if keys == 1 { "key" } else { "keys" };
+        eprintln!("  {:width$}  {keys} {plural}, {}", provider.id, provider.base_url);
+    }
+    if let Some(key) = running.first_client_key() {
+        eprintln!("  client key     {}", key.expose());
+        eprintln!(
+            "                 shown this once; send it as `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`"
+        );
+    }
+}
+
+async fn serve(running: Running, args: &Args, config: &Config) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let control = running.control();
+    let mut seen = Seen::of(config.file.as_deref());
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => reload(&control, args),
+            _ = look.tick() => if seen.changed() { reload(&control, args) },
+        }
+    }
+    tracing::info!(seconds = config.server.drain.as_secs(), "stopping; open requests may finish");
+    running.shutdown().await;
+    Ok(())
+}
+
+fn reload(control: &Control, args: &Args) {
+    let loaded = Setup::load(args.config.as_deref()).map(|mut setup| {
+        overlay(args, &mut setup.config);
+        setup
+    });
+    let done = loaded.and_then(|setup| {
+        control.set_catalog(setup.catalog);
+        Ok(control.reload(&setup.config)?)
+    });
+    match done {
+        Ok(()) => tracing::info!("the configuration was read again"),
+        Err(error) => {
+            control.reload_refused();
+            tracing::error!("the new configuration is wrong, the old one stays in force: {error:#}");
+        }
+    }
+}
+
+/// A file as it was last looked at.
+struct Seen<'f> {
+    file: Option<&'f Path>,
+    state: Option<(SystemTime, u64)>,
+}
+
+impl<'f> Seen<'f> {
+    fn of(file: Option<&'f Path>) -> Self {
+        Self { file, state: file.and_then(state) }
+    }
+
+    /// Whether it has changed since; a file that is gone for a moment has not.
+    fn changed(&mut self) -> bool {
+        let Some(found) = self.file.and_then(state) else { return false };
+        let before = self.state.replace(found);
+        before != Some(found)
+    }
+}
+
+fn state(file: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// For people on a terminal, as JSON lines elsewhere.
+fn log_to_stderr(filter: &str) -> Result<()> {
+    let filter = EnvFilter::try_new(filter)
+        .with_context(|| format!("--log {filter} is no filter; try info, debug or backstop_gateway=debug"))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    if io::stderr().is_terminal() {
+        builder.with_ansi(std::env::var_os("NO_COLOR").is_none()).init();
+    } else {
+        builder.json().flatten_event(true).init();
+    }
+    Ok(())
+}
+
+const EX_CONFIG: u8 = 78;
+const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -1,0 +1,76 @@
+//! The configuration of a gateway with everything that stands beside it: the environment and the user's rules.
+
+use std::{fs, path::Path};
+
+use backstop_alerts::{Channel, ChannelConfig, Source};
+use backstop_gateway::config::{Config, ConfigError, Environment};
+use backstop_triage::{Catalog, rules::RuleError};
+use jiff::tz::TimeZone;
+
+/// What a gateway starts from.
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) catalog: Catalog,
+    /// The user's own rule packs that were found.
+    pub(crate) packs: usize,
+}
+
+/// Why a set-up cannot work. Every message says where and what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SetupError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Rules(#[from] RuleError),
+}
+
+impl Setup {
+    /// Reads the configuration that is named, else the usual one, else the environment; and the rule packs in the
+    /// folder `rules` beside it.
+    pub(crate) fn load(named: Option<&Path>) -> anyhow::Result<Self> {
+        let environment = Environment::of_process();
+        let file = named.map(Path::to_owned).or_else(|| environment.config_file());
+        let packs = file.as_deref().and_then(Path::parent).map(own_packs).unwrap_or_default();
+        let catalog = Catalog::with_user_packs(&packs).map_err(SetupError::from)?;
+        let config = Config::load(named, &environment, &catalog).map_err(SetupError::from)?;
+        check_alerts(&config, &environment).map_err(SetupError::from)?;
+        Ok(Self { config, catalog, packs: packs.len() })
+    }
+}
+
+/// The rule packs in a folder `rules`: file names and texts, by name. What cannot be read is no pack.
+fn own_packs(folder: &Path) -> Vec<(String, String)> {
+    let Ok(entries) = fs::read_dir(folder.join("rules")) else { return Vec::new() };
+    let pack = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok().filter(|name| name.ends_with(".toml"))?;
+        Some((name, fs::read_to_string(entry.path()).ok()?))
+    };
+    let mut packs: Vec<(String, String)> = entries.flatten().filter_map(pack).collect();
+    packs.sort();
+    packs
+}
+
+/// Lets the deliverer of alerts look at what only it understands.
+fn check_alerts(config: &Config, environment: &Environment) -> Result<(), ConfigError> {
+    let file =
+        config.file.as_deref().map_or_else(|| "environment".to_owned(), |file| file.display().to_string());
+    let lookup = |source: Source<'_>| match source {
+        Source::Environment(name) => environment.var(name).map(str::to_owned),
+        Source::File(path) => fs::read_to_string(path).ok(),
+    };
+    for alert in &config.alerts {
+        let fix = "`backstop check --example` shows a channel of each kind";
+        let wrong = |what: String| {
+            let mut error = ConfigError::of_file(&file, what, fix);
+            error.problems.iter_mut().for_each(|problem| problem.line = alert.line);
+            error
+        };
+        let channel: ChannelConfig = alert
+            .fields
+            .clone()
+            .try_into()
+            .map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
+        Channel::new(&channel, &lookup, &TimeZone::system()).map_err(|error| wrong(error.to_string()))?;
+    }
+    Ok(())
+}
