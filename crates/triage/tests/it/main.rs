@@ -6,4 +6,5 @@ mod cascade;
 mod packs;
 mod pool;
 mod properties;
+mod reworded;
 mod world;
