@@ -56,6 +56,7 @@ pub(crate) async fn whole(mut journey: Box<Journey>, whole: Whole) -> Arrival {
     journey.written().await;
     let headers = headers(&journey, &whole.head.headers, journey.route.as_ref());
     journey.record.answered(whole.head.status);
+    whole.pieces.iter().for_each(|piece| journey.record.showed(piece));
     Arrival { status: whole.head.status, headers, end: Ending::Whole(whole.pieces) }
 }
 
@@ -116,6 +117,7 @@ fn back(mut journey: Box<Journey>, returned: Returned) -> Arrival {
     let mut headers = headers(&journey, &returned.headers, Some(&returned.route));
     headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     journey.record.answered(returned.status);
+    returned.held.iter().for_each(|piece| journey.record.showed(piece));
     let end = match returned.rest {
         None => Ending::Whole(returned.held),
         Some(rest) => Ending::Passing(Box::new(Passing::new(returned.held, rest, REST_WITHIN, None))),

@@ -45,6 +45,10 @@ pub(crate) struct Asked {
     pub(crate) slot: Slot,
     /// Turns of the conversation.
     pub(crate) messages: Option<u64>,
+    /// Whether the provider keeps the answer, though nobody asked for it in so many words.
+    pub(crate) is_stored: bool,
+    /// The object at the provider that it names.
+    pub(crate) object: Option<String>,
     /// The session that it belongs to, hashed.
     pub(crate) session: Option<u64>,
 }

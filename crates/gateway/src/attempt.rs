@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     drive::{Journey, Returned, Route},
+    objects,
     upstream::{Answer, Broken, Cut, Exchange, Freshness, Reach, Trouble},
 };
 
@@ -172,6 +173,7 @@ impl Journey {
             if rules.is_some_and(|rules| catalog.success_looks_failed(&rules, status, &body)) {
                 return self.failed_within(&whole, &body);
             }
+            objects::made(self, &body);
             self.completed();
             return Step::Whole(whole);
         }
@@ -179,6 +181,7 @@ impl Journey {
         self.counted(answer.usage);
         match answer.kind {
             AnswerKind::Content => {
+                objects::made(self, &body);
                 self.completed();
                 Step::Whole(whole)
             }

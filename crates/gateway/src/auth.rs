@@ -143,6 +143,11 @@ impl Client {
         Ok(())
     }
 
+    /// Whether its requests and answers are kept with the log.
+    pub(crate) fn keeps_bodies(&self) -> bool {
+        self.limits.keep_bodies
+    }
+
     fn is_limited(&self) -> bool {
         let limits = &self.limits;
         limits.requests_per_minute.is_some()

@@ -184,6 +184,7 @@ impl Journey {
 
 impl Drop for Journey {
     fn drop(&mut self) {
+        self.shared.meters.ambiguous.add(u64::from(self.cascade.ambiguous_repeats()));
         if self.under_way {
             self.report(Outcome::Abandoned);
         }

@@ -17,6 +17,7 @@ mod line;
 mod meters;
 mod metrics;
 mod mount;
+mod objects;
 mod observe;
 mod passing;
 mod plan;

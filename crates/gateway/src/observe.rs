@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use backstop_dialect::Usage;
 use backstop_store::{
     key_errors::KeyError,
-    requests::{AttemptFailure, AttemptRow, Outcome, RequestRow, Tokens},
+    requests::{AttemptFailure, AttemptRow, Bodies, Outcome, RequestRow, Tokens},
     unknown::UnknownFailure,
 };
 use backstop_triage::{
@@ -16,6 +16,7 @@ use backstop_triage::{
     cascade::{Attempt, Progress, Tried, TriedResult},
     redact::redact,
 };
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
@@ -35,6 +36,13 @@ pub(crate) struct Record {
     broken: bool,
     pub(crate) usage: Usage,
     notes: Vec<Note>,
+    kept: Option<Box<Kept>>,
+}
+
+/// What a client wants kept with the log.
+struct Kept {
+    request: Bytes,
+    answer: Vec<u8>,
 }
 
 /// What the trail does not know of an attempt.
@@ -57,6 +65,17 @@ impl Record {
             broken: false,
             usage: Usage::default(),
             notes: Vec::new(),
+            kept: asked.client.as_ref().filter(|client| client.keeps_bodies()).map(|_| {
+                Box::new(Kept { request: Bytes::copy_from_slice(asked.bytes()), answer: Vec::new() })
+            }),
+        }
+    }
+
+    /// Bytes that go to the client.
+    pub(crate) fn showed(&mut self, bytes: &[u8]) {
+        if let Some(kept) = &mut self.kept {
+            let room = MOST_KEPT.saturating_sub(kept.answer.len());
+            kept.answer.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
     }
 
@@ -224,7 +243,9 @@ pub(crate) fn ended(journey: &mut Journey) {
         journey.shared.meters.masked.add(1);
     }
     tell(journey, outcome, duration, failures);
-    journey.shared.store.record_request(row(journey, outcome, duration, first_content));
+    let mut row = row(journey, outcome, duration, first_content);
+    row.bodies = journey.record.kept.take().map(|kept| Bodies::new(kept.request.into(), kept.answer));
+    journey.shared.store.record_request(row);
 }
 
 fn tell(journey: &Journey, outcome: Outcome, duration: Duration, failures: usize) {
@@ -349,5 +370,7 @@ fn millis(duration: Duration) -> u64 {
 const UPSTREAM_IDS: [&str; 4] = ["x-request-id", "request-id", "x-goog-request-id", "x-amzn-requestid"];
 const LONGEST_ID: usize = 128;
 const LONGEST_MESSAGE: usize = 512;
+/// The longest part of an answer that is kept.
+const MOST_KEPT: usize = 5 << 20;
 /// What the log shows for a client that left before it got a status.
 const CLIENT_LEFT: u16 = 499;

@@ -46,11 +46,13 @@ impl Passing {
 
     pub(crate) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutShort>>> {
         if let Some(piece) = self.held.pop_front() {
+            self.showed(&piece);
             return Poll::Ready(Some(Ok(piece)));
         }
         match self.answer.poll_bytes(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
                 self.last = Instant::now();
+                self.showed(&bytes);
                 Poll::Ready(Some(Ok(bytes)))
             }
             Poll::Ready(None) => {
@@ -61,6 +63,12 @@ impl Passing {
             }
             Poll::Ready(Some(Err(cut))) => self.break_off(cut.fault, &cut.detail),
             Poll::Pending => self.poll_silence(cx),
+        }
+    }
+
+    fn showed(&mut self, bytes: &Bytes) {
+        if let Some(journey) = &mut self.journey {
+            journey.record.showed(bytes);
         }
     }
 

@@ -289,4 +289,4 @@ fn reaches_the_same(one: &Provider, other: &Provider) -> bool {
         && proxy(one) == proxy(other)
 }
 
-const LABEL: &AsciiSet = &CONTROLS.add(b'%').add(b'"').add(b'\\');
+const LABEL: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"').add(b'\\');

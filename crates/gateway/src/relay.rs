@@ -18,7 +18,7 @@ use backstop_triage::{Basis, Class, Evidence, Fault, Kind, Scope, Verdict, casca
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::{attempt::Opened, drive::Journey, refuse, reply::CutShort, upstream::Answer};
+use crate::{attempt::Opened, drive::Journey, objects, refuse, reply::CutShort, upstream::Answer};
 
 /// The rest of a stream.
 pub(crate) struct Relay {
@@ -78,6 +78,7 @@ impl Relay {
         loop {
             if let Some(bytes) = self.outbox.pop_front() {
                 self.spoke = Instant::now();
+                self.journey.record.showed(&bytes);
                 return Poll::Ready(Some(Ok(bytes)));
             }
             match self.state {
@@ -148,8 +149,7 @@ impl Relay {
             }
         }
         if self.reader.has_ended() {
-            self.journey.counted(self.reader.usage());
-            self.journey.completed();
+            self.complete();
             self.state = State::Ended;
             return;
         }
@@ -158,6 +158,14 @@ impl Relay {
         let evidence = self.journey.evidence_of(fault, 0);
         self.journey.record.detail(&detail);
         self.fail(|journey| journey.failed(&evidence, Progress::Committed, None));
+    }
+
+    fn complete(&mut self) {
+        self.journey.counted(self.reader.usage());
+        if let Some(id) = self.reader.continuation().response_id {
+            objects::remember(&self.journey, &id);
+        }
+        self.journey.completed();
     }
 
     fn failed_inside(&mut self) {
@@ -220,8 +228,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         // A client that has the terminal event may leave without waiting for the end of the body.
         if self.state == State::Flowing && self.reader.has_ended() {
-            self.journey.counted(self.reader.usage());
-            self.journey.completed();
+            self.complete();
         }
     }
 }

@@ -25,10 +25,9 @@ use crate::{
     auth::{Client, Denied},
     drive::{Journey, drive},
     hosts::HostError,
-    ingress::Stage,
     intake::IntakeError,
     line::Busy,
-    metrics,
+    metrics, objects,
     plan::Plan,
     refuse,
     reply::{self, Content, Reply},
@@ -121,7 +120,11 @@ async fn data(
     match intake.enter(body).await {
         Ok(Entered::Listed(response)) => response,
         Ok(Entered::Asked(asked, target)) => {
-            let limits = limits(shared, &asked, &target, &parts);
+            let mut limits = limits(shared, &asked, &target, &parts);
+            let first = target.legs.first().and_then(|leg| plan.outlet(leg.provider.as_str()));
+            if let (Some(outlet), true) = (first, asked.object.is_some()) {
+                limits.pinned = objects::owner(shared, &asked, outlet).await;
+            }
             let journey = Journey::new(Arc::clone(shared), Arc::clone(&plan), *asked, target.legs, limits);
             run(journey, target.keepalive).await
         }
@@ -249,10 +252,6 @@ struct Intake<'a> {
 impl Intake<'_> {
     async fn enter(&self, body: Incoming) -> Result<Entered, Refusal> {
         let now = self.shared.clock.now();
-        if *self.shared.stage.borrow() != Stage::Open {
-            let retry_after = Some(Duration::from_secs(1));
-            return Err(Refusal { problem: Problem::GatewayFault, retry_after });
-        }
         if let Some(left) = self.shared.boot.safe_for(now) {
             return Err(Refusal { problem: Problem::GatewayFault, retry_after: Some(left) });
         }
@@ -307,9 +306,14 @@ impl Intake<'_> {
             slot: backstop_dialect::Slot::Nowhere,
             messages: None,
             session: None,
+            is_stored: false,
+            object: None,
         };
         asked.body = self.body(body).await?;
         self.look(&mut asked)?;
+        if asked.object.is_none() {
+            asked.object = objects::named(operation, &asked.path, None);
+        }
         Ok(asked)
     }
 
@@ -363,6 +367,8 @@ impl Intake<'_> {
         asked.stateful |= head.is_stateful();
         asked.messages = head.messages;
         asked.session = backstop_dialect::session(&self.parts.headers, &head);
+        asked.is_stored = asked.dialect == Dialect::OpenAiResponses && head.store != Some(false);
+        asked.object = objects::named(asked.operation, &asked.path, Some(&head));
         asked.slot = head.slot;
         Ok(())
     }

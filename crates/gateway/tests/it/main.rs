@@ -4,8 +4,11 @@
 
 mod answers;
 mod bad_input;
+mod connections;
 mod failover;
 mod health;
+mod life;
+mod objects;
 mod pass_through;
 mod routes;
 mod streams;

@@ -1,0 +1,192 @@
+//! The way to the provider: stale connections, TLS, addresses.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use backstop_faultd::{Greeting, Reply, Script};
+use rcgen::{CertificateParams, KeyPair};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::world::{CHAT, CLIENT_KEY, Setup, World, ask, request, start};
+
+const ANSWER: &str = r#"{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}"#;
+
+/// A provider that answers one request on each connection and then closes it without a word, as idle limits do.
+fn closes_after_each_answer() -> (SocketAddr, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (closed, seen) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = Vec::new();
+            let mut buffer = [0; 4096];
+            while !request.ends_with(CHAT.as_bytes()) {
+                let count = stream.read(&mut buffer).unwrap();
+                if count == 0 {
+                    break;
+                }
+                request.extend_from_slice(&buffer[..count]);
+            }
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                ANSWER.len()
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(ANSWER.as_bytes()).unwrap();
+            drop(stream);
+            if closed.send(String::from_utf8_lossy(&request).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, seen)
+}
+
+#[tokio::test]
+async fn a_connection_that_died_while_idle_costs_no_attempt() {
+    let (address, seen) = closes_after_each_answer();
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[[client]]\nname = \"t\"\nvalue = \"{CLIENT_KEY}\"\n[[provider]]\nid = \"p\"\nformat = \"openai-chat\"\nbase_url = \"http://{address}/v1\"\n[[provider.key]]\nvalue = \"sk-one\"\n"
+    );
+    let gateway = start(&config, folder.path());
+    for _ in 0..50 {
+        let got = ask(gateway.addr(), &request("POST", "/proxy/p/v1/chat/completions", CHAT, "")).await;
+        assert_eq!((got.status, got.body.as_str()), (200, ANSWER));
+        assert_eq!(got.header("x-backstop-key"), "key%201");
+    }
+    drop(gateway);
+    assert_eq!(seen.try_iter().count(), 50, "each request reached the provider once");
+}
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    let world = World::of(Script::new(), &["sk-one"]).await;
+    for _ in 0..20 {
+        assert_eq!(world.chat().await.status, 200);
+        assert_eq!(world.stream().await.status, 200);
+    }
+    assert_eq!(world.provider.counters().connections, 1);
+}
+
+#[tokio::test]
+async fn a_provider_that_resets_or_refuses_is_a_network_error() {
+    let script = Script::new().greet(1.., Greeting::Reset).otherwise(Reply::answer());
+    let world = World::new(Setup { script, provider: "last_key_ladder_s = []\n", ..Setup::default() }).await;
+    let got = world.chat().await;
+    assert_eq!(
+        (got.status, got.json()["backstop"]["class"].as_str()),
+        (503, Some("network_error")),
+        "{}",
+        got.body
+    );
+    assert_eq!(world.keys(), ["sk-one active", "sk-two active"]);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_link_local_addresses_is_never_dialled() {
+    let setup = Setup { provider: "", ..Setup::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[[client]]\nname = \"t\"\nvalue = \"{CLIENT_KEY}\"\n[[provider]]\nid = \"p\"\nformat = \"{}\"\nbase_url = \"https://169.254.169.254/v1\"\n[[provider.key]]\nvalue = \"sk-one\"\n",
+        setup.format
+    );
+    let gateway = start(&config, folder.path());
+    let got = ask(gateway.addr(), &request("POST", "/proxy/p/v1/chat/completions", CHAT, "")).await;
+    assert_eq!((got.status, got.header("x-backstop-error")), (502, "misconfigured_route"), "{}", got.body);
+}
+
+/// A TLS server with this certificate that answers every request well.
+async fn encrypted(certificate: &rcgen::Certificate, key: &KeyPair) -> SocketAddr {
+    let chain = vec![certificate.der().clone()];
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let mut buffer = vec![0; 16 * 1024];
+                while stream.read(&mut buffer).await.is_ok_and(|count| count > 0) {
+                    let head = format!(
+                        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{ANSWER}",
+                        ANSWER.len()
+                    );
+                    if stream.write_all(head.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn certificates_are_checked_and_a_file_of_ones_own_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let good = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let wrong_name =
+        CertificateParams::new(vec!["elsewhere.test".to_owned()]).unwrap().self_signed(&key).unwrap();
+    for (certificate, trusted, status) in [(&good, true, 200), (&good, false, 503), (&wrong_name, true, 503)]
+    {
+        let address = encrypted(certificate, &key).await;
+        let file = folder.path().join("ca.pem");
+        std::fs::write(&file, certificate.pem()).unwrap();
+        let trust = if trusted { format!("ca_file = \"{}\"\n", file.display()) } else { String::new() };
+        let config = format!(
+            "[[client]]\nname = \"t\"\nvalue = \"{CLIENT_KEY}\"\n[[provider]]\nid = \"p\"\nformat = \"openai-chat\"\nlast_key_ladder_s = []\nbase_url = \"https://localhost:{}/v1\"\n{trust}[[provider.key]]\nvalue = \"sk-one\"\n",
+            address.port()
+        );
+        let data = tempfile::tempdir().unwrap();
+        let gateway = start(&config, data.path());
+        let got = ask(gateway.addr(), &request("POST", "/proxy/p/v1/chat/completions", CHAT, "")).await;
+        assert_eq!(got.status, status, "trusted: {trusted}: {}", got.body);
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_is_asked_for_a_tunnel() {
+    let world = World::of(Script::new(), &["sk-one"]).await;
+    let target = world.provider.addr();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = listener.local_addr().unwrap();
+    let (told, mut asked) = tokio::sync::mpsc::channel(1);
+    tokio::spawn(async move {
+        let (mut inward, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(inward.read_u8().await.unwrap());
+        }
+        told.send(String::from_utf8(head).unwrap()).await.unwrap();
+        inward.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.unwrap();
+        let mut outward = tokio::net::TcpStream::connect(target).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut inward, &mut outward).await;
+    });
+    let config = format!(
+        "[[client]]\nname = \"t\"\nvalue = \"{CLIENT_KEY}\"\n[[provider]]\nid = \"p\"\nformat = \"openai-chat\"\nbase_url = \"http://far.test/v1\"\nallow_private = true\nproxy = \"http://user:pass@{proxy}\"\n[[provider.key]]\nvalue = \"sk-one\"\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = start(&config, folder.path());
+    let got = ask(gateway.addr(), &request("POST", "/proxy/p/v1/chat/completions", CHAT, "")).await;
+    assert_eq!(got.status, 200, "{}", got.body);
+    let head = asked.recv().await.unwrap();
+    assert!(head.starts_with("CONNECT far.test:80 HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains("proxy-authorization: Basic dXNlcjpwYXNz\r\n"), "{head}");
+}

@@ -1,0 +1,103 @@
+//! Starting, changing the configuration under way, stopping.
+
+use std::time::Duration;
+
+use backstop_faultd::{Client, Faultd, Reply, Script, Trouble};
+use backstop_gateway::config::{Config, Environment};
+use backstop_triage::Catalog;
+
+use crate::world::{CHAT, STREAM, Setup, World, request};
+
+#[tokio::test]
+async fn open_streams_finish_before_the_gateway_stops() {
+    let script =
+        Script::new().otherwise(Reply::answer().pieces(5, 0).events_every(Duration::from_millis(60)));
+    let world = World::of(script, &["sk-one"]).await;
+    let mut client = Client::new(world.gateway.addr());
+    client.send(&request("POST", "/proxy/p/v1/chat/completions", STREAM, "")).await.unwrap();
+    assert_eq!(client.head().await.unwrap().status, 200);
+    let World { gateway, provider, folder: _folder, .. } = world;
+    let stopping = tokio::spawn(gateway.shutdown());
+    let mut body = Vec::new();
+    while let Some(piece) = client.piece().await.unwrap() {
+        body.extend_from_slice(&piece);
+    }
+    assert!(String::from_utf8_lossy(&body).ends_with("data: [DONE]\n\n"));
+    stopping.await.unwrap();
+    drop(provider);
+}
+
+#[tokio::test]
+async fn a_stream_that_outlives_the_drain_time_ends_with_an_error_event() {
+    let script =
+        Script::new().otherwise(Reply::answer().pieces(10_000, 0).events_every(Duration::from_millis(30)));
+    let world = World::new(Setup { script, tables: "[server]\ndrain_s = 0\n", ..Setup::default() }).await;
+    let mut client = Client::new(world.gateway.addr());
+    client.send(&request("POST", "/proxy/p/v1/chat/completions", STREAM, "")).await.unwrap();
+    assert_eq!(client.head().await.unwrap().status, 200);
+    let World { gateway, provider: _provider, folder: _folder, .. } = world;
+    let stopping = tokio::spawn(gateway.shutdown());
+    let mut body = Vec::new();
+    let end = loop {
+        match client.piece().await {
+            Ok(Some(piece)) => body.extend_from_slice(&piece),
+            end => break end,
+        }
+    };
+    assert!(matches!(end, Err(Trouble::Closed | Trouble::Broken(_))), "{end:?}");
+    let body = String::from_utf8_lossy(&body);
+    assert_eq!((body.matches("data: {\"error\"").count(), body.matches("[DONE]").count()), (1, 0), "{body}");
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stopped_gateway_leaves_its_address_and_folder() {
+    let world = World::of(Script::new(), &["sk-one"]).await;
+    let address = world.gateway.addr();
+    assert_eq!(world.chat().await.status, 200);
+    let World { gateway, folder, .. } = world;
+    gateway.shutdown().await;
+    assert!(std::net::TcpStream::connect(address).is_err());
+    drop(backstop_store::Store::open(folder.path()).expect("nobody holds the folder"));
+}
+
+#[tokio::test]
+async fn a_new_configuration_takes_over_and_health_stays() {
+    let script =
+        Script::new().on(backstop_faultd::key("sk-one"), Reply::status(429).header("retry-after", "600"));
+    let world = World::of(script, &["sk-one", "sk-two"]).await;
+    assert_eq!(world.chat().await.status, 200);
+    let other = Faultd::start(Script::new()).await.unwrap();
+    let text = format!(
+        "[server]\ndata_dir = \"{}\"\n[[client]]\nname = \"test\"\nvalue = \"{}\"\n[[provider]]\nid = \"p\"\nformat = \"openai-chat\"\nbase_url = \"{}\"\n[[provider.key]]\nvalue = \"sk-one\"\n[[provider.key]]\nvalue = \"sk-three\"\n[[provider]]\nid = \"q\"\nformat = \"openai-chat\"\nbase_url = \"{}\"\n[[provider.key]]\nvalue = \"sk-q\"\n",
+        world.folder.path().display(),
+        crate::world::CLIENT_KEY,
+        world.provider.base_url(),
+        other.base_url(),
+    );
+    let config =
+        Config::parse(&text, std::path::Path::new("new.toml"), &Environment::default(), &Catalog::embedded())
+            .unwrap();
+    world.gateway.control().reload(&config).unwrap();
+    assert_eq!(world.keys(), ["key 1 resting", "key 2 active"]);
+    assert_eq!(world.chat().await.status, 200);
+    assert_eq!(world.post("/proxy/q/v1/chat/completions", CHAT).await.status, 200);
+    let asked: Vec<String> = world.asked().into_iter().map(|(key, count)| format!("{key} {count}")).collect();
+    assert_eq!(asked, ["sk-one 1", "sk-two 1", "sk-three 1"]);
+}
+
+#[tokio::test]
+async fn a_person_can_end_a_rest_and_disable_a_key() {
+    use backstop_triage::{ProviderId, pool::Deed};
+    let script = Script::new()
+        .on(backstop_faultd::key("sk-one").nth(1), Reply::status(429).header("retry-after", "600"));
+    let world = World::of(script, &["sk-one", "sk-two"]).await;
+    assert_eq!(world.chat().await.header("x-backstop-key"), "sk-two");
+    let control = world.gateway.control();
+    let provider = ProviderId::from("p");
+    let key = control.keys(&provider)[0].id;
+    assert!(control.act(&provider, key, Deed::EndRest).await);
+    assert_eq!(world.chat().await.header("x-backstop-key"), "sk-one");
+    assert!(control.act(&provider, key, Deed::Disable).await);
+    assert_eq!(world.chat().await.header("x-backstop-key"), "sk-two");
+}
