@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// A running `backstop serve`; dropping it kills it.
-pub struct Served {
+pub(crate) struct Served {
     folder: TempDir,
     address: String,
     child: Child,
@@ -25,7 +25,7 @@ pub struct Served {
 
 impl Served {
     /// Starts the gateway with this configuration, and a client key, and waits until it is ready.
-    pub async fn start(config: &str) -> Self {
+    pub(crate) async fn start(config: &str) -> Self {
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let client = format!("\n[[client]]\nname = \"tests\"\nvalue = \"{CLIENT_KEY}\"\n");
         fs::write(folder.path().join("backstop.toml"), format!("{config}{client}")).unwrap();
@@ -37,30 +37,30 @@ impl Served {
     }
 
     /// Ends the process by SIGKILL, and starts it again on the same folder.
-    pub async fn kill_and_restart(&mut self) {
+    pub(crate) async fn kill_and_restart(&mut self) {
         self.child.kill().await.unwrap();
         self.child = spawn(self.folder.path(), &self.address);
         self.wait_until_ready().await;
     }
 
     /// The gateway's URL, without a slash at its end.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// The client key that it knows.
     #[expect(clippy::unused_self, reason = "the key belongs to the gateway that was started")]
-    pub fn client_key(&self) -> &'static str {
+    pub(crate) fn client_key(&self) -> &'static str {
         CLIENT_KEY
     }
 
     /// Its folder; the configuration, the data and what it said on stderr lie there.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// What it said on stderr since its last start.
-    pub fn stderr(&self) -> String {
+    pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
     }
 
