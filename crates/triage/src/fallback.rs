@@ -109,7 +109,7 @@ fn by_status(facts: &Facts<'_>) -> Option<Verdict> {
 
 /// What the operating system says of a process that ended; 128 + n is a shell's word for signal n.
 fn by_exit(exit_code: Option<i32>, signal: Option<i32>) -> Option<Verdict> {
-    let number = signal.or(exit_code.filter(|code| *code > 128).map(|code| code - 128));
+    let number = signal.or_else(|| exit_code.filter(|code| *code > 128).map(|code| code - 128));
     let (class, reason) = match (number, exit_code) {
         (Some(9), _) => (Class::LocalFault, "killed"),
         (Some(15), _) => (Class::LocalFault, "terminated"),

@@ -318,6 +318,7 @@ impl Builder {
         phrases.sort_by_key(|(_, number)| *number);
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .dense_depth(4)
             .build(phrases.iter().map(|(text, _)| text.as_bytes()))
             .expect("the phrases of all packs are far below the automaton's limits");
         Matcher {

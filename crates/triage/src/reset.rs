@@ -107,7 +107,7 @@ pub fn heals(facts: &Facts<'_>, evidence: &Evidence, frame: &Frame<'_>) -> Optio
             Some(known) => {
                 known.after = known.after.or(stated.after);
                 let agrees = trusted || agrees(known, stated.at, frame.now);
-                known.at = known.at.or(stated.at.filter(|_| agrees));
+                known.at = known.at.or_else(|| stated.at.filter(|_| agrees));
             }
         }
     }

@@ -123,13 +123,15 @@ impl Failure {
             approx_tokens: context.approx_tokens,
             context_length: context.context_length,
             messages: context.messages,
-            bytes_received: context.bytes_received.or(begun.then_some(1)),
+            bytes_received: context.bytes_received.or_else(|| begun.then_some(1)),
             echo: Vec::new(),
         };
         let headers = self.headers.unwrap_or_default().into_iter().map(|(name, value)| {
             let value = match value {
                 Value::String(text) => text,
-                other => other.to_string(),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    value.to_string()
+                }
             };
             (name.to_ascii_lowercase(), value)
         });

@@ -18,7 +18,7 @@ impl Catalog {
                 let known = ids.insert(rule.id.as_str(), &pack.file);
                 if let Some(file) = known.filter(|_| packs.contains(&number)) {
                     let problem = format!("rule id {:?} stands in {file} too", rule.id.as_str());
-                    findings.push(finding(pack, rule, problem, "give one of them another id"));
+                    findings.push(finding(pack, rule, &problem, "give one of them another id"));
                 }
             }
         }
@@ -33,12 +33,12 @@ impl Catalog {
             return Some(finding(
                 pack,
                 rule,
-                "the rule has no source".to_owned(),
+                "the rule has no source",
                 "write source = \"why we believe it\"",
             ));
         }
         let Some(example) = &rule.example else {
-            let problem = "the rule has no example".to_owned();
+            let problem = "the rule has no example";
             return Some(finding(
                 pack,
                 rule,
@@ -58,11 +58,11 @@ impl Catalog {
             Some(condition) => format!("the example does not match: {condition} does not hold"),
             None => format!("the example is taken by {}, which comes first", verdict.basis),
         };
-        Some(finding(pack, rule, problem, "change the rule, its example, or the order"))
+        Some(finding(pack, rule, &problem, "change the rule, its example, or the order"))
     }
 }
 
-fn finding(pack: &Pack, rule: &Rule, problem: String, fix: &str) -> RuleError {
+fn finding(pack: &Pack, rule: &Rule, problem: &str, fix: &str) -> RuleError {
     RuleError {
         file: pack.file.clone(),
         line: rule.line,
@@ -75,24 +75,24 @@ impl Example {
     /// The failure, completed with what its rule asks for.
     pub fn evidence(&self, rule: &Rule) -> Evidence {
         let when = &rule.when;
-        let fault = self.transport.or(when.faults.first().copied());
+        let fault = self.transport.or_else(|| when.faults.first().copied());
         let exits = !when.exit_codes.is_empty() || !when.signals.is_empty();
-        let kind = self.kind.or(when.kinds.first().copied()).unwrap_or(match (fault, exits) {
+        let kind = self.kind.or_else(|| when.kinds.first().copied()).unwrap_or(match (fault, exits) {
             (Some(_), _) => KindName::Transport,
             (None, true) => KindName::Process,
             (None, false) => KindName::Http,
         });
         let first = when.statuses.first().map(|(low, _)| *low);
         let status = self.status.or(first).unwrap_or(if kind == KindName::Stream { 200 } else { 400 });
-        let exit_code = self.exit_code.or(when.exit_codes.first().copied());
-        let signal = self.signal.or(when.signals.first().copied());
+        let exit_code = self.exit_code.or_else(|| when.exit_codes.first().copied());
+        let signal = self.signal.or_else(|| when.signals.first().copied());
         let mut evidence = Evidence { headers: self.headers.clone(), ..Evidence::default() };
         evidence.kind = match kind {
             KindName::Http => Kind::Http { status },
             KindName::Stream => Kind::Stream { status },
             KindName::Transport => Kind::Transport(fault.unwrap_or(Fault::ConnectionReset)),
             KindName::Process => {
-                Kind::Process { exit_code: exit_code.or(signal.is_none().then_some(1)), signal }
+                Kind::Process { exit_code: exit_code.or_else(|| signal.is_none().then_some(1)), signal }
             }
         };
         if kind == KindName::Process {

@@ -61,6 +61,23 @@ impl<'a> Opener<'a> {
         } else {
             self.open(Cow::Borrowed(shorten(&evidence.text, Evidence::TEXT_CAP)), Place::OUTERMOST);
         }
+        for (name, value) in &evidence.headers {
+            if ERROR_HEADERS.iter().any(|ending| name.ends_with(ending)) {
+                self.name_error(value);
+            }
+        }
+    }
+
+    /// A header that names the error: `x-amzn-errortype: ThrottlingException:http://…`.
+    fn name_error(&mut self, value: &str) {
+        let name = value.split([':', ';', ',']).next().unwrap_or_default().trim();
+        if name.is_empty() || name.contains(' ') || name.len() > 80 {
+            return;
+        }
+        if self.facts.layers.is_empty() {
+            self.layer(Place::OUTERMOST);
+        }
+        self.token(0, name, true);
     }
 
     fn open(&mut self, text: Words<'a>, place: Place) {
@@ -81,11 +98,15 @@ impl<'a> Opener<'a> {
         {
             self.shape(place, BodyShape::Json);
             return match read.value {
-                Value::Text(inner) => match inner {
-                    Cow::Borrowed(inner) => self.open_text(inner, place, keep),
-                    Cow::Owned(inner) => self.open_text(&inner, place, owned),
-                },
-                value => self.judge(keep(value), place),
+                Value::Text(Cow::Borrowed(inner)) => self.open_text(inner, place, keep),
+                Value::Text(Cow::Owned(inner)) => self.open_text(&inner, place, owned),
+                value @ (Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::List(_)
+                | Value::Object(_)) => {
+                    self.judge(keep(value), place);
+                }
             };
         }
         if prose::is_page(text) {
@@ -127,61 +148,53 @@ impl<'a> Opener<'a> {
             return Some(index);
         }
         for word in prose::error_words(read).take(16) {
-            self.token(index, word.to_owned(), true);
+            self.token(index, word, true);
         }
-        let start = self.facts.text.len();
-        self.words(index, read);
-        let folded = self.facts.text.get(start..).unwrap_or_default().trim_matches('\n').to_owned();
-        self.learn_from_prose(index, &folded);
+        self.speak(index, read);
         Some(index)
     }
 
     fn stream<'t>(&mut self, text: &'t str, place: Place, keep: Keep<'t, 'a>) {
         self.shape(place, BodyShape::Json);
-        let mut answer = Answer::No;
         for frame in frames::frames(text) {
-            if let Some(status) = frame.status {
-                let parent = self.layer(place);
-                if let Some(index) = parent {
-                    self.tell_status(index, Some(status));
-                }
+            if let (Some(_), Some(index)) = (frame.status, frame.status.and_then(|_| self.layer(place))) {
+                self.tell_status(index, frame.status);
             }
             match frame.data {
-                Cow::Borrowed(data) => self.frame(data, frame.failed, place, keep, &mut answer),
-                Cow::Owned(data) => self.frame(&data, frame.failed, place, owned, &mut answer),
+                Cow::Borrowed(data) => self.frame(data, frame.failed, place, keep),
+                Cow::Owned(data) => self.frame(&data, frame.failed, place, owned),
             }
         }
-        if self.facts.layers.is_empty() {
-            self.facts.answer = answer;
+        if !self.facts.layers.is_empty() {
+            self.facts.answer = Answer::No;
         }
     }
 
-    fn frame<'t>(
-        &mut self,
-        data: &'t str,
-        failed: bool,
-        place: Place,
-        keep: Keep<'t, 'a>,
-        answer: &mut Answer,
-    ) {
+    fn frame<'t>(&mut self, data: &'t str, failed: bool, place: Place, keep: Keep<'t, 'a>) {
+        let inner = || frames::glued(data).and_then(|at| data.get(at..)).and_then(value::read);
         let Some(read) = value::read(data) else {
-            if failed {
-                self.prose(data, place);
-            }
-            return;
+            return match inner().filter(|inner| outcome::reports_failure(&inner.value)) {
+                Some(inner) => self.add(keep(inner.value), place),
+                None if failed => {
+                    self.prose(data, place);
+                }
+                None => {}
+            };
         };
         let reports = failed || outcome::reports_failure(&read.value);
-        let glued = if read.complete { None } else { frames::glued(data) };
+        let glued = if read.complete { None } else { inner() };
         if reports && (read.complete || glued.is_none()) {
             return self.add(keep(read.value), place);
         }
-        if let Some(inner) = glued.and_then(|at| data.get(at..)).and_then(value::read)
-            && outcome::reports_failure(&inner.value)
-        {
+        if let Some(inner) = glued.filter(|inner| outcome::reports_failure(&inner.value)) {
             return self.add(keep(inner.value), place);
         }
-        if *answer != Answer::Content {
-            *answer = outcome::answer(&read.value);
+        self.answers(&read.value);
+    }
+
+    fn answers(&mut self, value: &Value<'_>) {
+        if self.facts.answer != Answer::Content {
+            self.facts.answer = outcome::answer(value);
         }
     }
 
@@ -189,10 +202,7 @@ impl<'a> Opener<'a> {
     fn judge(&mut self, value: Value<'a>, place: Place) {
         let success = self.facts.status.is_some_and(|status| (200..300).contains(&status));
         if success && place.parent.is_none() && !outcome::reports_failure(&value) {
-            if self.facts.answer != Answer::Content {
-                self.facts.answer = outcome::answer(&value);
-            }
-            return;
+            return self.answers(&value);
         }
         self.add(value, place);
     }
@@ -321,27 +331,33 @@ impl<'a> Opener<'a> {
         }
     }
 
-    pub(super) fn learn_from_prose(&mut self, layer: usize, folded: &str) {
-        for code in prose::bracketed_codes(folded) {
-            self.token(layer, code.to_owned(), false);
-        }
-        if let Some(status) = prose::status(folded) {
-            self.tell_status(layer, Some(status));
+    /// Speaks to people in a layer, and learns what the form of the prose tells.
+    pub(super) fn speak(&mut self, layer: usize, text: &str) {
+        let start = self.facts.text.len();
+        self.words(layer, text);
+        let folded = self.facts.text.get(start..).unwrap_or_default().trim_end_matches('\n');
+        let codes: Vec<_> = prose::bracketed_codes(folded).map(str::to_owned).collect();
+        let bare = prose::bare_word(folded).map(str::to_owned);
+        let status = prose::status(folded);
+        codes.iter().for_each(|code| self.token(layer, code, false));
+        self.tell_status(layer, status);
+        if let Some(bare) = bare {
+            self.token(layer, &bare, true);
         }
     }
 
-    pub(super) fn token(&mut self, layer: usize, text: String, word: bool) {
-        let Ok(layer) = u8::try_from(layer) else {
+    /// Adds a token to a layer; a word is type-like.
+    pub(super) fn token(&mut self, layer: usize, text: &str, word: bool) {
+        let (Ok(layer), false) = (u8::try_from(layer), text.is_empty() || self.facts.tokens.len() >= TOKENS)
+        else {
             return;
         };
         let is_type = word && !text.bytes().all(|byte| byte.is_ascii_digit());
         if is_type && self.facts.code_words.len() < CODE_WORDS && !text.contains(' ') {
-            prose::spell_out(&text, &mut self.facts.code_words);
+            prose::spell_out(text, &mut self.facts.code_words);
         }
-        let text = text.to_lowercase();
-        if self.facts.tokens.len() < TOKENS && !text.is_empty() {
-            self.facts.tokens.push(Token { text, is_type, layer });
-        }
+        let text = if text.is_ascii() { text.to_ascii_lowercase() } else { fold(text) };
+        self.facts.tokens.push(Token { text, is_type, layer });
     }
 
     pub(super) fn tell_status(&mut self, layer: usize, status: Option<u16>) {
@@ -385,5 +401,8 @@ const TOKENS: usize = 64;
 const PROCESS_VALUES: usize = 12;
 /// Words of plain text that are read: an answer's beginning, a process's end.
 const PROCESS_WORDS: usize = 4 * 1024;
+/// How the names of headers end that name the error.
+const ERROR_HEADERS: [&str; 6] =
+    ["errortype", "error-type", "exception-type", "error-code", "errorcode", "-error"];
 /// Shorter echoes would blank ordinary words.
 const ECHO_LEAST: usize = 12;

@@ -35,6 +35,11 @@ fn object_reports_failure(value: &Value<'_>) -> bool {
         || value.key("promptFeedback").is_some_and(|feedback| feedback.key("blockReason").is_some())
         || abnormal(value.key("stop_reason"))
         || value.key("delta").is_some_and(|delta| abnormal(delta.key("stop_reason")))
+        || value
+            .key("header")
+            .and_then(|header| header.key("code"))
+            .and_then(Value::scalar)
+            .is_some_and(|code| code != "0")
         || ["response", "data"].iter().filter_map(|key| value.key(key)).any(inner_fails)
         || flat_failure(value)
 }

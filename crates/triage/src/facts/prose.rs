@@ -9,9 +9,7 @@ pub(super) fn status(text: &str) -> Option<u16> {
     while let Some(found) = memchr::memchr2(b'4', b'5', bytes.get(at..)?) {
         let start = at + found;
         at = start + 1;
-        let Some(digits) = bytes.get(start..start + 3) else {
-            return None;
-        };
+        let digits = bytes.get(start..start + 3)?;
         let bounded = !digit_or_letter(bytes, start.wrapping_sub(1)) && !digit_or_letter(bytes, start + 3);
         if !bounded || !digits.iter().all(u8::is_ascii_digit) {
             continue;
@@ -56,6 +54,14 @@ pub(super) fn bracketed_codes(text: &str) -> impl Iterator<Item = &str> {
 
 fn is_code(code: &str) -> bool {
     (3..=7).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A folded message that is one word: as good as a code.
+pub(super) fn bare_word(text: &str) -> Option<&str> {
+    let bare = text.trim_end_matches(['.', '!']);
+    let word = (1..=80).contains(&bare.len())
+        && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:/".contains(&byte));
+    word.then_some(bare)
 }
 
 /// The words of unfolded plain text that are error names: `insufficient_quota`, `ThrottlingException`.

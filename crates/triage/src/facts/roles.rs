@@ -21,6 +21,8 @@ pub(super) enum Role {
     Headers,
     /// Why a model stopped.
     Finish,
+    /// Errors, or the client's own conversation: told by what is in it.
+    Messages,
     /// The alternatives of a model's answer.
     Choices,
     /// The client's own request, or a model's output: never read.
@@ -63,9 +65,9 @@ pub(super) fn role(key: &str) -> Role {
         b"headers" | b"responseheaders" => Role::Headers,
         b"finishreason" | b"stopreason" | b"nativefinishreason" | b"blockreason" => Role::Finish,
         b"choices" | b"candidates" => Role::Choices,
+        b"messages" => Role::Messages,
         b"input"
         | b"prompt"
-        | b"messages"
         | b"content"
         | b"flaggedinput"
         | b"failedgeneration"

@@ -33,7 +33,9 @@ impl<'o, 'a> Walk<'o, 'a> {
     pub(super) fn run(mut self, value: &Value<'a>) -> Vec<Inner<'a>> {
         match value {
             Value::Text(text) => self.message(text),
-            other => self.value(other, 0),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Object(_) => {
+                self.value(value, 0)
+            }
         }
         self.inner
     }
@@ -74,10 +76,7 @@ impl<'o, 'a> Walk<'o, 'a> {
             (Role::Message, Value::Text(text)) => self.message(text),
             (Role::Message, Value::List(items)) => {
                 for item in items.iter().take(32) {
-                    match item {
-                        Value::Text(text) => self.message(text),
-                        other => self.value(other, depth + 1),
-                    }
+                    self.content(item, depth);
                 }
             }
             (Role::Quote, Value::Text(text)) => {
@@ -97,6 +96,13 @@ impl<'o, 'a> Walk<'o, 'a> {
             }
             (Role::Finish, Value::Text(text)) if !is_normal_finish(text) => self.word(text),
             (Role::Choices, Value::List(choices)) => self.choices(choices, depth),
+            (Role::Messages, Value::List(items)) => {
+                let conversation = items.iter().any(|item| item.key("role").is_some());
+                if !conversation {
+                    self.field(Role::Message, value, depth);
+                }
+            }
+            (Role::Messages, _) => {}
             (_, Value::Object(_) | Value::List(_)) => self.value(value, depth + 1),
             (_, Value::Bool(_) | Value::Number(_) | Value::Text(_)) => {}
         }
@@ -115,7 +121,9 @@ impl<'o, 'a> Walk<'o, 'a> {
     fn content(&mut self, value: &Value<'a>, depth: usize) {
         match value {
             Value::Text(text) => self.message(text),
-            other => self.value(other, depth + 1),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Object(_) => {
+                self.value(value, depth + 1);
+            }
         }
     }
 
@@ -128,7 +136,7 @@ impl<'o, 'a> Walk<'o, 'a> {
             self.opener.tell_status(self.layer, status);
         }
         if status.is_none() || role == Role::Code {
-            self.opener.token(self.layer, number.to_owned(), false);
+            self.opener.token(self.layer, number, false);
         }
     }
 
@@ -138,11 +146,11 @@ impl<'o, 'a> Walk<'o, 'a> {
         }
         if text.trim().contains(' ') {
             self.opener.words(self.layer, text);
-            return self.opener.token(self.layer, fold(text), true);
+            return self.opener.token(self.layer, &fold(text), true);
         }
         // AWS writes `com.amazon.coral.service#ThrottlingException`.
         let name = text.rsplit_once('#').map_or(text, |(_, name)| name);
-        self.opener.token(self.layer, name.trim().to_owned(), true);
+        self.opener.token(self.layer, name.trim(), true);
     }
 
     fn message(&mut self, text: &Words<'a>) {
@@ -162,18 +170,7 @@ impl<'o, 'a> Walk<'o, 'a> {
 
     fn spoken(&mut self, text: &str) {
         let text = if prose::is_document(text) { first_paragraph(text) } else { text };
-        let text = shorten(text, MESSAGE_CAP);
-        let start = self.opener.facts.text.len();
-        self.opener.words(self.layer, text);
-        let folded = self.opener.facts.text.get(start..).unwrap_or_default().trim_matches('\n').to_owned();
-        self.opener.learn_from_prose(self.layer, &folded);
-        let bare = folded.trim_end_matches(['.', '!']);
-        if bare.len() <= 80
-            && !bare.is_empty()
-            && bare.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:/".contains(&b))
-        {
-            self.opener.token(self.layer, bare.to_owned(), true);
-        }
+        self.opener.speak(self.layer, shorten(text, MESSAGE_CAP));
     }
 }
 

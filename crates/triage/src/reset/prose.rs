@@ -44,7 +44,10 @@ fn wait(line: &str) -> Option<f64> {
         } else if BARE.iter().any(|word| before.ends_with(word)) {
             let (seconds, length) = duration::number(rest)?;
             let after = rest.get(length..)?;
-            if !after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-' || c == '/' || c == ':') {
+            let counts = after.trim_start().starts_with(char::is_alphabetic);
+            if !counts
+                && !after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-' || c == '/' || c == ':')
+            {
                 return Some(seconds);
             }
         }
@@ -67,6 +70,13 @@ fn moment(line: &str, frame: &Frame<'_>) -> Option<Stated> {
         {
             return Some(stated);
         }
+    }
+    let next_day = DAYS
+        .iter()
+        .find_map(|word| line.find(word))
+        .and_then(|start| clock::moment(line.get(start..)?, frame));
+    if let Some(stated) = next_day.and_then(|moment| Stated::moment(moment, frame)) {
+        return Some(stated);
     }
     MOMENTS.iter().find_map(|anchor| {
         line.match_indices(anchor)
@@ -93,8 +103,16 @@ fn after_anchor(rest: &str, frame: &Frame<'_>) -> Option<Stated> {
         {
             return Some(stated);
         }
+        if is_dated(candidate) {
+            return None;
+        }
     }
     None
+}
+
+/// Whether a text begins with a full date, valid or not: the time of day behind an invalid one means nothing.
+fn is_dated(text: &str) -> bool {
+    text.bytes().take(4).all(|byte| byte.is_ascii_digit()) && text.get(4..5) == Some("-")
 }
 
 /// Ten or thirteen digits.
@@ -216,5 +234,7 @@ const MOMENTS: [&str; 16] = [
     "刷新",
     "将于",
 ];
+/// Words that are a day by themselves.
+const DAYS: [&str; 4] = ["次日", "明日", "明天", "tomorrow"];
 /// How far behind its word a moment may begin.
 const REACH: usize = 40;

@@ -7,4 +7,5 @@ mod packs;
 mod pool;
 mod properties;
 mod reworded;
+mod verdicts;
 mod world;
