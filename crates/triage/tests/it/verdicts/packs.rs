@@ -5,14 +5,6 @@ use backstop_triage::{Catalog, rules::Pack};
 use super::now;
 
 #[test]
-fn every_rule_has_a_witness_that_nothing_earlier_takes() {
-    let catalog = Catalog::embedded();
-    let findings: Vec<_> =
-        catalog.lint(0..catalog.packs().len(), now()).iter().map(ToString::to_string).collect();
-    assert!(findings.is_empty(), "{}", findings.join("\n"));
-}
-
-#[test]
 fn a_users_pack_comes_first_and_mistakes_tell_line_and_fix() {
     let pack = |toml: &str| Catalog::with_user_packs(&[("openai.toml".to_owned(), toml.to_owned())]);
     let own = "provider = \"openai\"\n\n[[rule]]\nid = \"openai/ours\"\nall = [\"flux capacitor\"]\n\
