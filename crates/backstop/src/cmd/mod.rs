@@ -4,6 +4,7 @@ pub(crate) mod alerts;
 pub(crate) mod check;
 pub(crate) mod classify;
 pub(crate) mod context;
+pub(crate) mod demo;
 pub(crate) mod places;
 pub(crate) mod rules;
 pub(crate) mod run;

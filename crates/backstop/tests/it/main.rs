@@ -1,8 +1,8 @@
 //! Tests of the whole tree and of the command line.
 
 #![cfg(test)]
-
 mod clients;
+mod demo;
 mod run;
 mod served;
 mod tidy;
