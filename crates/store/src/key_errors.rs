@@ -1,6 +1,6 @@
 //! The last fifty errors of every key.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use backstop_triage::{Class, KeyId, Scope, Timestamp};
 use rusqlite::{Row, Transaction, params};
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     Store, StoreError,
-    rows::{cut, millis, moment, signed},
+    rows::{count, cut, millis, moment, signed},
 };
 
 /// One failure of one key, as its error history shows it.
@@ -50,6 +50,16 @@ impl Store {
             let mut statement = connection.prepare_cached(LIST)?;
             let errors = statement.query_map([signed(key.0)], |row| Ok(read(row, key)))?;
             errors.map(|error| error?).collect()
+        })
+    }
+
+    /// How many errors the history of each key holds.
+    pub fn key_error_counts(&self) -> Result<BTreeMap<KeyId, u64>, StoreError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(COUNTS)?;
+            let rows =
+                statement.query_map([], |row| Ok((KeyId(count(row, "key_id")?), count(row, "errors")?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
         })
     }
 }
@@ -112,3 +122,4 @@ const FORGET: &str = "DELETE FROM key_error WHERE key_id = ?1 AND id <=
     (SELECT id FROM key_error WHERE key_id = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";
 const LIST: &str = "SELECT at, request, model, status, class, scope, reason, basis, action, message
     FROM key_error WHERE key_id = ?1 ORDER BY id DESC LIMIT 50";
+const COUNTS: &str = "SELECT key_id, COUNT(*) AS errors FROM key_error GROUP BY key_id";

@@ -80,8 +80,8 @@ pub struct KeyRow {
 pub struct KeyTest {
     /// When it ended.
     pub at: Timestamp,
-    /// Whether the provider accepts the key.
-    pub valid: bool,
+    /// Whether the provider accepts the key; none when the test could not find out.
+    pub valid: Option<bool>,
     /// How long the provider took.
     pub latency_ms: u64,
     /// The upstream status, if there was one.

@@ -35,7 +35,8 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    fn absorb(&mut self, other: Self) {
+    /// Adds what was asked of somebody else.
+    pub fn absorb(&mut self, other: Self) {
         self.requests += other.requests;
         self.failed += other.failed;
         self.timeouts += other.timeouts;

@@ -201,6 +201,17 @@ impl Pool {
         self.with(provider, |provider| provider.do_to_key(key, deed, now)).unwrap_or(false)
     }
 
+    /// Takes in what a person's test of a key proved: it is refused, for good. Says whether it was in service.
+    pub fn refused_by_test(
+        &mut self,
+        provider: &ProviderId,
+        key: KeyId,
+        (verdict, status): (&Verdict, Option<u16>),
+        now: Timestamp,
+    ) -> bool {
+        self.with(provider, |provider| provider.refuse_key(key, (verdict, status), now)).unwrap_or(false)
+    }
+
     /// Closes a model's breaker.
     pub fn reset_model(&mut self, provider: &ProviderId, model: &ModelId) {
         self.with(provider, |provider| {

@@ -1,7 +1,7 @@
 //! What people do to keys, and what they see of them.
 
 use crate::{
-    Class, KeyId, Reason, Timestamp,
+    Class, KeyId, Reason, Timestamp, Verdict,
     pool::{
         Disabled, KeyState, KeyStatus, ModelRest, Notice, Pause, RestSource, Why,
         gate::{Gate, Phase},
@@ -65,6 +65,22 @@ impl Provider {
         self.refresh(slot, now);
         self.note_key(slot, notice);
         true
+    }
+
+    /// Takes a key out of service because a test that a person asked for has proved it refused.
+    pub(super) fn refuse_key(
+        &mut self,
+        id: KeyId,
+        (verdict, status): (&Verdict, Option<u16>),
+        now: Timestamp,
+    ) -> bool {
+        let Some(slot) = self.slot(id, 0) else { return false };
+        let disabled = Disabled { since: now, why: Why::of(verdict, status, RestSource::Test) };
+        let worsened = self.keys[slot].gate.worsen(|health| health.disable(disabled));
+        if worsened {
+            self.after_key_worsened(slot, Some(Notice::Disabled), now);
+        }
+        worsened
     }
 
     /// Opens a new epoch for a key, for its use of every model, and for the account that holds it back.

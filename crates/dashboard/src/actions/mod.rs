@@ -1,0 +1,20 @@
+//! What people and scripts can do: one function each, used by pages and API alike.
+
+pub mod circuits;
+pub mod clients;
+pub mod combos;
+pub mod definition;
+pub mod fallbacks;
+pub mod keys;
+pub mod logs;
+pub mod models;
+pub mod notices;
+pub mod outcome;
+pub mod paste;
+pub mod providers;
+pub mod rules;
+pub mod settings;
+pub mod stats;
+pub mod status;
+pub mod testing;
+pub mod unknown;

@@ -1,0 +1,52 @@
+//! The admin API: paths, bodies and documents around the actions.
+
+mod auth;
+mod body;
+mod clients;
+mod document;
+mod events;
+mod keys;
+mod logs;
+mod providers;
+mod routing;
+mod rules;
+mod settings;
+mod tests_of_keys;
+
+use axum::{Json, extract::State, middleware, routing::get};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+pub use self::auth::Peer;
+use crate::{app::App, door};
+
+/// Every route of the API and the document that describes them.
+pub(crate) fn router(app: &App) -> (axum::Router, OpenApi) {
+    let guarded = OpenApiRouter::new()
+        .merge(auth::guarded())
+        .merge(providers::routes())
+        .merge(keys::routes())
+        .merge(tests_of_keys::routes())
+        .merge(routing::routes())
+        .merge(settings::routes())
+        .merge(clients::routes())
+        .merge(logs::routes())
+        .merge(rules::routes())
+        .merge(events::routes())
+        .route_layer(middleware::from_fn_with_state(app.clone(), door::administrators));
+    let (router, mut document) = OpenApiRouter::new().merge(auth::open()).merge(guarded).split_for_parts();
+    document::complete(&mut document);
+    let described = document.clone();
+    let openapi = get(move |State(_): State<App>| async move { Json(described) });
+    let guard = middleware::from_fn_with_state(app.clone(), door::administrators);
+    let router = router
+        .route("/api/openapi.json", openapi.route_layer(guard))
+        .fallback(body::no_such_path)
+        .method_not_allowed_fallback(body::no_such_method)
+        .layer(axum::extract::DefaultBodyLimit::max(BODY))
+        .layer(middleware::from_fn(door::own_pages));
+    (router.with_state(app.clone()), document)
+}
+
+/// Enough for ten thousand keys at once.
+const BODY: usize = 8 * 1024 * 1024;

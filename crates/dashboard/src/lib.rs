@@ -1,0 +1,66 @@
+//! Shows and changes: the admin API and the pages.
+//!
+//! ```text
+//! page or script --door (who, from where)--> api (paths, bodies) or page --> action --> store, pool --> reload
+//! ```
+//!
+//! An [`actions`] function is one thing that a person can do; pages and API only read input and write output
+//! around it. What the running gateway has to offer for that stands in [`live::Live`].
+
+pub mod actions;
+mod api;
+pub mod app;
+mod credentials;
+mod door;
+pub mod events;
+pub mod live;
+mod models_cache;
+pub mod problem;
+
+use std::sync::Arc;
+
+use axum::{body::Body, extract::Request, response::Response};
+use http::HeaderMap;
+use tower::ServiceExt as _;
+use utoipa::openapi::OpenApi;
+
+pub use crate::{
+    api::Peer,
+    credentials::{prepare_token, token_file},
+};
+use crate::{app::App, live::Live};
+
+/// The admin side of a running gateway; clones share it.
+#[derive(Clone)]
+pub struct Dashboard {
+    app: App,
+    router: axum::Router,
+    document: Arc<OpenApi>,
+}
+
+impl Dashboard {
+    /// The admin side of this gateway. The admin token has to be prepared first ([`prepare_token`]).
+    pub fn new(live: Arc<dyn Live>) -> Self {
+        let app = App::new(live);
+        let (router, document) = api::router(&app);
+        Self { app, router, document: Arc::new(document) }
+    }
+
+    /// Answers a request whose `Host` has been checked.
+    pub async fn serve(&self, request: Request<Body>) -> Response {
+        match self.router.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Whether a request carries the right to administer.
+    pub fn is_admin(&self, headers: &HeaderMap) -> bool {
+        door::is_admin(&self.app, headers)
+    }
+
+    /// The description of the API.
+    pub fn document(&self) -> &OpenApi {
+        &self.document
+    }
+}

@@ -1,0 +1,8 @@
+//! The admin API as a program or a browser meets it, over a gateway whose upstream is a script.
+
+mod connection;
+mod door;
+mod keys;
+mod outcome;
+mod rest;
+mod world;
