@@ -4,5 +4,6 @@
 mod clients;
 mod demo;
 mod run;
+mod serve;
 mod served;
 mod tidy;

@@ -131,3 +131,61 @@ async fn redirects_are_never_followed() {
     assert!(got.status >= 400, "{}", got.status);
     assert!(elsewhere.log().is_empty());
 }
+
+#[tokio::test]
+async fn a_success_that_is_no_answer_moves_on() {
+    let replies = [
+        Reply::json(200, ""),
+        Reply::empty(204),
+        Reply::json(200, r#"{"id":"x","object":"chat.completion","choices":[]}"#),
+        Reply::json(200, r#"{"code":1000,"success":false,"msg":"Authentication Failed"}"#),
+    ];
+    for reply in replies {
+        let world = World::of(Script::new().on(key("sk-one"), reply), &["sk-one", "sk-two"]).await;
+        let got = world.chat().await;
+        assert_eq!((got.status, got.header("x-backstop-key")), (200, "sk-two"), "{}", got.body);
+    }
+}
+
+#[tokio::test]
+async fn every_way_to_break_off_is_hidden_while_one_good_key_is_left() {
+    let points = [
+        Point::Request,
+        Point::Status,
+        Point::Headers,
+        Point::Bytes(1),
+        Point::ChunkSize(0),
+        Point::FinalChunk,
+    ];
+    for streaming in [false, true] {
+        for at in points {
+            for how in [How::Close, How::Reset] {
+                let world = World::of(
+                    Script::new().on(key("sk-one"), Reply::answer().cut(at, how)),
+                    &["sk-one", "sk-two"],
+                )
+                .await;
+                let got = if streaming { world.stream().await } else { world.chat().await };
+                assert_eq!((got.status, got.whole), (200, true), "{at:?} {how:?} {streaming}: {}", got.body);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn malformed_answers_move_on() {
+    use backstop_faultd::Framing;
+    let replies = [
+        Reply::raw("HTTP/1.1 garbage\r\n\r\n"),
+        Reply::raw("\x00\x01\x02"),
+        Reply::answer().framing(Framing::WrongLength(100)),
+        Reply::answer().framing(Framing::BadChunks),
+        Reply::answer().framing(Framing::DuplicateLength),
+        Reply::answer().filler_headers(5_000),
+    ];
+    for reply in replies {
+        let world = World::of(Script::new().on(key("sk-one"), reply.clone()), &["sk-one", "sk-two"]).await;
+        let got = world.chat().await;
+        assert_eq!((got.status, got.whole), (200, true), "{reply:?}: {}", got.body);
+    }
+}

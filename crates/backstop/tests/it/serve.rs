@@ -1,0 +1,143 @@
+//! `backstop serve` and `backstop check` as a person meets them.
+
+use std::{
+    fs,
+    process::{Command, Output},
+    time::Duration,
+};
+
+use backstop_faultd::{Client, Faultd, Script};
+use expect_test::{Expect, expect};
+use tempfile::TempDir;
+
+use crate::served::Served;
+
+fn backstop(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let home = TempDir::new().unwrap();
+    Command::new(env!("CARGO_BIN_EXE_backstop"))
+        .args(arguments)
+        .env_clear()
+        .env("HOME", home.path())
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap()
+}
+
+fn check(output: &[u8], expected: &Expect) {
+    expected.assert_eq(&String::from_utf8_lossy(output));
+}
+
+fn written(text: &str) -> (TempDir, String) {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("backstop.toml");
+    fs::write(&file, text).unwrap();
+    let path = file.display().to_string();
+    (folder, path)
+}
+
+#[test]
+fn check_prints_an_example_that_is_right() {
+    let example = backstop(&["check", "--example"], &[]);
+    assert!(example.status.success());
+    let (_folder, file) = written(&String::from_utf8(example.stdout).unwrap());
+    let variables = [
+        ("ZAI_KEY", "sk-1"),
+        ("INHOUSE_KEY", "sk-2"),
+        ("BACKSTOP_CLIENT_KEY", "client-key-0123456789"),
+        ("BACKSTOP_HOOK_SECRET", "secret"),
+    ];
+    let checked = backstop(&["check", "--config", &file], &variables);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    let told = String::from_utf8(checked.stdout).unwrap();
+    assert!(told.contains("zai: 2 keys, 2 models, openai-chat"), "{told}");
+    assert!(!told.contains("sk-1"), "{told}");
+}
+
+#[test]
+fn check_tells_what_the_environment_comes_to() {
+    let told = backstop(&["check"], &[("OPENAI_API_KEY", "sk-a,sk-b")]);
+    let text = String::from_utf8(told.stdout).unwrap();
+    let without_home: String = text
+        .lines()
+        .filter(|line| !line.starts_with("data folder"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    check(
+        without_home.as_bytes(),
+        &expect![[r#"
+            no configuration file; the environment names the providers
+            listens on    127.0.0.1:3030
+            provider      openai: 2 keys, openai-chat at https://api.openai.com/v1, rules openai
+        "#]],
+    );
+}
+
+#[test]
+fn a_wrong_file_is_told_by_line_and_stops_the_start_for_good() {
+    let (_folder, file) = written("[server]\nlisen = \"127.0.0.1:1\"\n");
+    let checked = backstop(&["check", "--config", &file], &[]);
+    assert_eq!(checked.status.code(), Some(1));
+    let told = String::from_utf8(checked.stderr).unwrap().replace(&file, "backstop.toml");
+    check(
+        told.as_bytes(),
+        &expect![[r#"
+            backstop.toml:2: unknown setting `lisen` in [server]
+              fix: did you mean `listen`?
+        "#]],
+    );
+    let served = backstop(&["serve", "--config", &file], &[]);
+    assert_eq!(served.status.code(), Some(78), "service managers must not start it again");
+
+    let json = backstop(&["check", "--config", &file, "--json"], &[]);
+    assert_eq!(json.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((json["ok"].as_bool(), json["problems"][0]["line"].as_u64()), (Some(false), Some(2)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_file_takes_over_and_a_wrong_one_changes_nothing() {
+    let upstream = Faultd::start(Script::new()).await.unwrap();
+    let provider = |id: &str| {
+        let url = upstream.base_url();
+        format!(
+            "[[provider]]\nid = \"{id}\"\nformat = \"openai-chat\"\nbase_url = \"{url}\"\n[[provider.key]]\nvalue = \"sk-{id}\"\n"
+        )
+    };
+    let gateway = Served::start(&provider("a")).await;
+    let file = gateway.folder().join("backstop.toml");
+    let right = fs::read_to_string(&file).unwrap();
+    assert_eq!(ask(&gateway, "a").await, 200);
+    assert_eq!(ask(&gateway, "b").await, 404);
+
+    fs::write(&file, format!("{right}[[provider]]\nid = 5\n")).unwrap();
+    until(|| gateway.stderr().contains("the old one stays in force")).await;
+    assert_eq!(ask(&gateway, "a").await, 200);
+
+    fs::write(&file, format!("{right}{}", provider("b"))).unwrap();
+    until(|| gateway.stderr().contains("the configuration was read again")).await;
+    assert_eq!((ask(&gateway, "a").await, ask(&gateway, "b").await), (200, 200));
+    let told = gateway.stderr();
+    assert!(!told.contains("sk-a") && !told.contains(gateway.client_key()), "{told}");
+}
+
+/// The status of a chat request to a provider.
+async fn ask(gateway: &Served, provider: &str) -> u16 {
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+    let request = format!(
+        "POST /proxy/{provider}/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        gateway.client_key(),
+        body.len()
+    );
+    let address = gateway.url().trim_start_matches("http://").parse().unwrap();
+    Client::new(address).ask(request.as_bytes()).await.unwrap().0.status
+}
+
+/// Waits until something is so; the file is looked at every other second.
+async fn until(so: impl Fn() -> bool) {
+    let waiting = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(30), waiting).await.is_ok(), "it never happened");
+}
