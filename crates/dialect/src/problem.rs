@@ -7,7 +7,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Dialect;
 
@@ -139,9 +139,35 @@ fn heals(problem: &Problem) -> bool {
     }
 }
 
+/// The `backstop` object without the words that lead clients astray: some libraries make the whole body their
+/// error's text, and programs search that text.
+///
+/// Beside an overflow nothing speaks of rates, and nowhere does anything speak of money. The log has it all.
+pub(crate) fn harmless(error: &ClientError) -> Option<Value> {
+    let mut extension = error.extension.clone();
+    let members = extension.as_object_mut()?;
+    let mut attempts = members.remove("attempts");
+    forget_money(members);
+    if error.code != OVERFLOW
+        && let Some(attempts) = attempts.take()
+    {
+        members.insert("attempts".to_owned(), attempts);
+    }
+    if let Some(Value::Array(attempts)) = members.get_mut("attempts") {
+        attempts.iter_mut().filter_map(Value::as_object_mut).for_each(forget_money);
+    }
+    Some(extension)
+}
+
+fn forget_money(members: &mut Map<String, Value>) {
+    if members.get("class").is_some_and(|class| class == MONEY) {
+        members.retain(|name, _| !matches!(name.as_str(), "class" | "reason" | "status"));
+    }
+}
+
 fn status_and_code(problem: &Problem, dialect: Dialect) -> (u16, &'static str) {
     match problem {
-        Problem::ContextOverflow { .. } => (400, "context_length_exceeded"),
+        Problem::ContextOverflow { .. } => (400, OVERFLOW),
         Problem::NoUsableKey => (502, "no_usable_key"),
         Problem::MisconfiguredRoute => (502, "misconfigured_route"),
         Problem::Limited | Problem::ClientKeyLimit => (429, "rate_limit_exceeded"),
@@ -236,3 +262,8 @@ fn again(retry_after: Option<Duration>, otherwise: &'static str) -> Cow<'static,
 
 /// Above this wait some client libraries sleep for all of it and others retry at once, so none should.
 const LONGEST_HONEST_RETRY: Duration = Duration::from_secs(60);
+
+const OVERFLOW: &str = "context_length_exceeded";
+
+/// The class of verdicts about money.
+const MONEY: &str = "billing_exhausted";

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     AnswerKind, ClientError, Continuation, Dialect, Event, EventKind, Part, Usage,
     json::{Json, Key},
+    problem::harmless,
 };
 
 /// What the events of a stream have told so far.
@@ -67,16 +68,16 @@ pub(crate) fn examine(dialect: Dialect, root: &Json<'_>, usage: &mut Usage) -> A
 
 /// Writes an envelope, with the `backstop` object behind it.
 pub(crate) fn write<T: Serialize>(envelope: T, error: &ClientError) -> String {
-    let backstop = Some(&error.extension).filter(|extension| !extension.is_null());
+    let backstop = harmless(error);
     serde_json::to_string(&Extended { envelope, backstop }).expect("plain structs and texts always serialise")
 }
 
 #[derive(Serialize)]
-struct Extended<'a, T> {
+struct Extended<T> {
     #[serde(flatten)]
     envelope: T,
     #[serde(skip_serializing_if = "Option::is_none")]
-    backstop: Option<&'a Value>,
+    backstop: Option<Value>,
 }
 
 /// Tells whether an object is an error in any of the shapes that servers give to one.

@@ -38,7 +38,7 @@ async fn sdks_notice_nothing_while_three_of_four_keys_fail() {
     let cases =
         || programs.iter().flat_map(|program| program.cases.iter().map(|case| (*case, program.format)));
     let upstream = Faultd::start(script(cases().map(|(case, _)| case))).await.unwrap();
-    let mut gateway = Served::start(&config(&upstream, cases())).await;
+    let mut gateway = Served::start(&config(&upstream, 4, cases())).await;
 
     for program in &programs {
         program.run(&gateway).await;
@@ -62,6 +62,30 @@ async fn sdks_notice_nothing_while_three_of_four_keys_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sdks_with_retries_stop_at_once_where_nothing_can_be_done() {
+    if !Runtime::Python.is_installed() || !Runtime::Node.is_installed() {
+        eprintln!("SKIPPED: some client libraries are not installed (run tests/clients/setup)");
+        return;
+    }
+    let cases =
+        || FAILURES.iter().flat_map(|program| program.cases.iter().map(|case| (*case, format_of(case))));
+    let upstream = Faultd::start(hopeless(cases().map(|(case, _)| case))).await.unwrap();
+    let gateway = Served::start(&config(&upstream, 1, cases())).await;
+
+    for program in &FAILURES {
+        program.run(&gateway).await;
+    }
+
+    for (case, [calls, ..]) in asked(&upstream, cases().map(|(case, _)| case)) {
+        let expected = if case.starts_with("overflow") { FAILURES.len() } else { 1 };
+        assert_eq!(
+            calls, expected,
+            "{case}: a key that rests or is dead is asked once, whoever comes and retries"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn agents_notice_nothing_while_three_of_four_keys_fail() {
     let programs = installed().join("agents/node_modules/.bin");
     if !programs.join("codex").exists() || !programs.join("claude").exists() {
@@ -70,7 +94,7 @@ async fn agents_notice_nothing_while_three_of_four_keys_fail() {
     }
     let cases = [("claude-code", "anthropic-messages"), ("codex", "openai-responses")];
     let upstream = Faultd::start(script(cases.iter().map(|(case, _)| *case))).await.unwrap();
-    let gateway = Served::start(&config(&upstream, cases.into_iter())).await;
+    let gateway = Served::start(&config(&upstream, 4, cases.into_iter())).await;
     let home = gateway.folder().join("home");
     std::fs::create_dir_all(home.join(".codex")).unwrap();
     std::fs::write(home.join(".codex/config.toml"), codex_config(&gateway)).unwrap();
@@ -145,7 +169,29 @@ fn script<'a>(cases: impl Iterator<Item = &'a str>) -> Script {
     })
 }
 
-fn config<'a>(upstream: &Faultd, cases: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+/// What the only key of each case does.
+fn hopeless<'a>(cases: impl Iterator<Item = &'a str>) -> Script {
+    let overflow =
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.";
+    let too_long = "prompt is too long: 210000 tokens > 200000 maximum";
+    cases.fold(Script::new(), |script, case| {
+        let reply = match case {
+            "limited-chat" | "limited-messages" => Reply::status(429).header("retry-after", "3600"),
+            "dead-chat" | "dead-messages" => Reply::status(401),
+            "overflow-chat" => Reply::error(400, "context_length_exceeded", overflow),
+            "overflow-messages" => Reply::error(400, "invalid_request_error", too_long),
+            _ => Reply::answer().cut(Point::Content(2), How::Reset),
+        };
+        script.on(key(format!("{case}-1")), reply)
+    })
+}
+
+fn format_of(case: &str) -> &'static str {
+    if case.ends_with("messages") { "anthropic-messages" } else { "openai-chat" }
+}
+
+/// A provider for each case, with so many keys.
+fn config<'a>(upstream: &Faultd, keys: usize, cases: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut config = String::from("[settings]\nfault_backoff_s = 300\n");
     for (case, format) in cases {
         let (version, rules) = match format {
@@ -158,7 +204,7 @@ fn config<'a>(upstream: &Faultd, cases: impl Iterator<Item = (&'a str, &'a str)>
             "\n[[provider]]\nid = \"{case}\"\nformat = \"{format}\"\nbase_url = \"{base_url}\"\nrules = \"{rules}\"\n"
         );
         config.push_str(&provider);
-        for number in 1..=4 {
+        for number in 1..=keys {
             write!(config, "  [[provider.key]]\n  label = \"key {number}\"\n  value = \"{case}-{number}\"\n")
                 .unwrap();
         }
@@ -241,5 +287,30 @@ const PROGRAMS: [Program; 5] = [
         runtime: Runtime::Node,
         format: "anthropic-messages",
         cases: &["node-messages", "node-messages-stream"],
+    },
+];
+
+const FAILURES: [Program; 2] = [
+    Program {
+        file: "python_failures.py",
+        runtime: Runtime::Python,
+        format: "",
+        cases: &[
+            "limited-chat",
+            "limited-messages",
+            "dead-chat",
+            "dead-messages",
+            "overflow-chat",
+            "overflow-messages",
+            "python-cut-chat",
+            "python-cut-responses",
+            "python-cut-messages",
+        ],
+    },
+    Program {
+        file: "node_failures.cjs",
+        runtime: Runtime::Node,
+        format: "",
+        cases: &["node-cut-chat", "node-cut-responses", "node-cut-messages"],
     },
 ];

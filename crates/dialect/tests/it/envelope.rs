@@ -162,10 +162,19 @@ fn an_overflow_is_worded_as_each_dialects_clients_expect() {
 fn no_error_of_ours_holds_a_word_that_sends_a_client_astray() {
     for problem in problems() {
         for dialect in Dialect::ALL {
-            let error = ClientError::new(&problem, dialect, Some(Duration::from_secs(5)));
+            let error = ClientError {
+                extension: json!({
+                    "class": "billing_exhausted",
+                    "attempts": [
+                        { "provider": "a", "class": "rate_limit", "status": 429 },
+                        { "provider": "b", "class": "billing_exhausted", "status": 402 },
+                    ],
+                }),
+                ..ClientError::new(&problem, dialect, Some(Duration::from_secs(5)))
+            };
             let body = text(&error_body(dialect, &error)).to_lowercase();
             for word in
-                ["credit", "billing", "insufficient", "payment", "balance", "quota", "log in", "login"]
+                ["credit", "billing", "insufficient", "402", "payment", "balance", "quota", "log in", "login"]
             {
                 assert!(!body.contains(word), "{word} in {body}");
             }
