@@ -1,11 +1,11 @@
 //! Asks servers about their models' windows, and remembers what they said and what failures taught.
 //!
 //! `backstop_triage::context` knows what to ask and how to read the answers; this crate does the asking and
-//! keeps the cache. A request asks [`Windows::known`], which never waits; somebody in the background calls
+//! keeps the cache. A request asks [`Windows::window`], which never waits; somebody in the background calls
 //! [`Windows::ask`], which asks once for each (model, endpoint) however many want to know.
 //!
 //! ```text
-//!   request ---> known() ---> override, cache, name, directory, default      (no network)
+//!   request ---> window() --> override, cache, name, directory, default      (no network)
 //!   later   ---> ask()   ---> the same with four network steps   ---> cache
 //!   failure ---> overflowed() · answer ---> answered()           ---> cache corrected
 //! ```
@@ -33,6 +33,7 @@ pub struct Windows {
     file: Option<PathBuf>,
     http: HttpClient,
     memory: Mutex<BTreeMap<Place, Cached>>,
+    settled: Mutex<BTreeMap<Place, Window>>,
     asking: Mutex<BTreeMap<Place, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -49,16 +50,55 @@ pub struct Subject<'a> {
     pub default: u64,
 }
 
+/// A window without its story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Tokens.
+    pub context: u64,
+    /// The most tokens of one answer, where known.
+    pub max_output: Option<u64>,
+    /// The step that knew it.
+    pub source: Step,
+}
+
 impl Windows {
     /// Opens the cache; a missing or damaged file is an empty one. Without a file nothing survives.
     pub fn open(file: Option<&Path>, http: HttpClient) -> Self {
         let lines = file.and_then(|file| fs::read(file).ok()).unwrap_or_default();
         let lines: Vec<Line> = serde_json::from_slice(&lines).unwrap_or_default();
         let memory = lines.into_iter().map(|line| (line.place, line.cached)).collect();
-        Self { file: file.map(Path::to_owned), http, memory: Mutex::new(memory), asking: Mutex::default() }
+        Self {
+            file: file.map(Path::to_owned),
+            http,
+            memory: Mutex::new(memory),
+            settled: Mutex::default(),
+            asking: Mutex::default(),
+        }
     }
 
-    /// What is known without asking anybody.
+    /// The window alone, for a request that passes: an override, what is remembered, or what name, directory and
+    /// default say, which is worked out once.
+    pub fn window(&self, subject: &Subject<'_>, now: Timestamp) -> Window {
+        if let Some(context) = subject.fixed {
+            return Window { context, max_output: None, source: Step::Override };
+        }
+        let place = Place::of(subject);
+        if let Some(cached) = self.memory.lock().get(&place).filter(|cached| cached.fresh(now)) {
+            let Limits { context, max_output } = cached.limits;
+            return Window { context, max_output, source: Step::Cache };
+        }
+        let mut settled = self.settled.lock();
+        if settled.len() >= SETTLED_KEPT {
+            settled.clear();
+        }
+        *settled.entry(place).or_insert_with(|| {
+            let question = Question { cached: None, ..self.question(subject, &[]) };
+            let Resolution { context, max_output, source, .. } = context::resolve(&question, now);
+            Window { context, max_output, source }
+        })
+    }
+
+    /// What is known without asking anybody, with every step.
     pub fn known(&self, subject: &Subject<'_>, now: Timestamp) -> Resolution {
         self.resolve(subject, &[], now)
     }
@@ -109,16 +149,18 @@ impl Windows {
     }
 
     fn resolve(&self, subject: &Subject<'_>, answers: &[Answer], now: Timestamp) -> Resolution {
-        let cached = self.memory.lock().get(&Place::of(subject)).copied();
-        let question = Question {
+        context::resolve(&self.question(subject, answers), now)
+    }
+
+    fn question<'a>(&self, subject: &Subject<'a>, answers: &'a [Answer]) -> Question<'a> {
+        Question {
             model: subject.model,
             place: subject.endpoint.base_url,
             fixed: subject.fixed,
-            cached,
+            cached: self.memory.lock().get(&Place::of(subject)).copied(),
             answers,
             default: subject.default,
-        };
-        context::resolve(&question, now)
+        }
     }
 
     async fn answers(&self, subject: &Subject<'_>, headers: &[(&str, String)]) -> Vec<Answer> {
@@ -230,4 +272,6 @@ fn write(file: &Path, memory: &BTreeMap<Place, Cached>) -> io::Result<()> {
     fs::rename(&fresh, file)
 }
 
+/// Models that anybody asked for; names come from clients, so that there may be any number.
+const SETTLED_KEPT: usize = 4_096;
 const NETWORK_STEPS: [Step; 4] = [Step::Endpoint, Step::LocalServer, Step::ProviderApi, Step::PublicList];

@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use backstop_triage::{
     Catalog, Class, Fault, Settings, Timestamp,
     explain::Explanation,
+    respawn::{self, EX_DATAERR},
     wire::{Case, Context, Failure, NotAFailure, Report},
 };
 use serde::Serialize;
@@ -81,7 +82,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let session = Session {
         catalog: Catalog::embedded(),
         settings: Settings::default(),
@@ -156,7 +157,7 @@ impl Args {
             transport,
             exit_code: self.process_exit,
             signal: self.signal,
-            stderr: self.stderr_file.as_ref().map(|path| read_capped(path)).transpose()?,
+            stderr: self.stderr_file.as_ref().map(read_capped).transpose()?,
             context: Some(Context {
                 model: self.model.clone(),
                 approx_tokens: self.approx_tokens,
@@ -266,27 +267,9 @@ impl Done {
             return ExitCode::from(EX_DATAERR);
         }
         match self.class {
-            Some(class) if by_class => ExitCode::from(exit_code(class)),
+            Some(class) if by_class => ExitCode::from(respawn::exit_code(class)),
             Some(_) | None => ExitCode::SUCCESS,
         }
-    }
-}
-
-/// The exit status that tells a class to a script or a service manager.
-pub(crate) fn exit_code(class: Class) -> u8 {
-    match class {
-        Class::QuotaExhausted
-        | Class::RateLimit
-        | Class::Overloaded
-        | Class::ServerError
-        | Class::Timeout
-        | Class::NetworkError
-        | Class::TransientRequest
-        | Class::LocalFault => EX_TEMPFAIL,
-        Class::AuthError | Class::BillingExhausted => EX_NOPERM,
-        Class::ConfigurationError | Class::ModelError => EX_CONFIG,
-        Class::RequestError | Class::ContextOverflow => EX_DATAERR,
-        Class::Unknown => EX_UNAVAILABLE,
     }
 }
 
@@ -324,8 +307,3 @@ fn read_capped(path: &PathBuf) -> Result<String> {
 
 /// Longer lines are cut, which makes them unreadable and so reported.
 const LINE_CAP: u64 = 16 * 1024 * 1024;
-const EX_DATAERR: u8 = 65;
-const EX_UNAVAILABLE: u8 = 69;
-const EX_TEMPFAIL: u8 = 75;
-const EX_NOPERM: u8 = 77;
-const EX_CONFIG: u8 = 78;

@@ -9,22 +9,28 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use backstop_context::{Subject, Windows};
+use backstop_dialect::Dialect;
+use backstop_gateway::config::Provider;
 use backstop_http::HttpClient;
 use backstop_triage::{
-    Catalog, Timestamp,
+    Timestamp,
     context::{DEFAULT_CONTEXT, Directory, Endpoint, Resolution},
     preset::{Auth, Format, Preset},
 };
+use http::{HeaderName, HeaderValue};
 use serde_json::json;
 
-use super::places;
+use super::setup::Setup;
 
 /// Says how many tokens a model takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The model, as its provider names it; or PROVIDER/MODEL.
     model: String,
-    /// The provider: a preset.
+    /// The configuration; default: ~/.config/backstop/backstop.toml, if it is there.
+    #[arg(long, value_name = "FILE", env = "BACKSTOP_CONFIG")]
+    config: Option<PathBuf>,
+    /// The provider: one of the configuration, or a preset.
     #[arg(long, value_name = "ID")]
     provider: Option<String>,
     /// The endpoint's base URL, where it is not the preset's.
@@ -68,66 +74,115 @@ impl Shape {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let catalog = Catalog::embedded();
-    let (preset, model) = args.who(&catalog)?;
-    let format = preset.map_or_else(|| args.format.format(), |preset| preset.format);
-    let base_url = args.base_url.as_deref().or_else(|| preset.map(|preset| preset.base_url.as_str()));
-    let place = base_url.unwrap_or_default();
-    let subject = Subject {
-        model,
-        endpoint: Endpoint { base_url: place, format },
-        fixed: None,
-        default: DEFAULT_CONTEXT,
-    };
-    let data_dir = places::data_dir(args.data_dir.as_deref())?;
+    let setup = Setup::load(args.config.as_deref())?;
+    let (target, model) = args.target(&setup)?;
+    let endpoint = Endpoint { base_url: &target.base_url, format: target.format };
+    let subject = Subject { model, endpoint, fixed: target.fixed, default: DEFAULT_CONTEXT };
+    let data_dir = args.data_dir.as_ref().unwrap_or(&setup.config.server.data_dir);
     let file = data_dir.join("windows.json");
-    let windows =
-        Windows::open(data_dir.is_dir().then_some(file.as_path()), HttpClient::new(Duration::from_secs(5))?);
+    let http = HttpClient::new(Duration::from_secs(5))?;
+    let windows = Windows::open(data_dir.is_dir().then_some(file.as_path()), http);
     let now = Timestamp::now();
-    let resolution = if args.offline || base_url.is_none() || place.contains('{') {
+    let nobody = target.base_url.is_empty() || target.base_url.contains('{');
+    let resolution = if args.offline || nobody {
         windows.known(&subject, now)
     } else {
-        let headers = preset.map(credential).unwrap_or_default();
         let headers: Vec<(&str, String)> =
-            headers.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+            target.headers.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(windows.ask(&subject, &headers, now))
     };
-    print(args, &resolution, place, model)?;
+    print(args, &resolution, &target.base_url, model)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whom to ask, and with what.
+struct Target {
+    base_url: String,
+    format: Format,
+    headers: Vec<(String, String)>,
+    fixed: Option<u64>,
+}
+
 impl Args {
-    /// The preset and the model; `PROVIDER/MODEL` names both if the first part is a preset.
-    fn who<'a>(&'a self, catalog: &'a Catalog) -> Result<(Option<&'a Preset>, &'a str)> {
-        if let Some(id) = &self.provider {
-            let Some(preset) = catalog.preset(id) else { bail!("no preset is called {id:?}") };
-            return Ok((Some(preset), &self.model));
+    /// Where the model is served: a provider of the configuration, else a preset, else the given address. In
+    /// `PROVIDER/MODEL` the first part names the provider, if there is one of that name.
+    fn target<'a>(&'a self, setup: &Setup) -> Result<(Target, &'a str)> {
+        let (named, model) = match (&self.provider, self.model.split_once('/')) {
+            (Some(provider), _) => (Some(provider.as_str()), self.model.as_str()),
+            (None, Some((first, rest))) if self.base_url.is_none() => (Some(first), rest),
+            (None, _) => (None, self.model.as_str()),
+        };
+        let found = named.and_then(|id| {
+            let provider = setup.config.providers.iter().find(|provider| provider.id.as_str() == id);
+            provider
+                .map(|provider| of_provider(provider, model))
+                .or_else(|| setup.catalog.preset(id).map(of_preset))
+        });
+        let (mut target, model) = match found {
+            Some(target) => (target, model),
+            None if self.provider.is_some() => {
+                bail!(
+                    "neither the configuration nor the presets have a provider {:?}",
+                    named.unwrap_or_default()
+                )
+            }
+            None => (
+                Target {
+                    base_url: String::new(),
+                    format: self.format.format(),
+                    headers: Vec::new(),
+                    fixed: None,
+                },
+                self.model.as_str(),
+            ),
+        };
+        if let Some(base_url) = &self.base_url {
+            target.base_url.clone_from(base_url);
         }
-        if self.base_url.is_none()
-            && let Some((id, model)) = self.model.split_once('/')
-            && let Some(preset) = catalog.preset(id)
-        {
-            return Ok((Some(preset), model));
-        }
-        Ok((None, &self.model))
+        Ok((target, model))
     }
 }
 
-/// The preset's credential from the usual environment variables.
-fn credential(preset: &Preset) -> Vec<(String, String)> {
-    let mut headers: Vec<_> =
-        preset.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+fn of_provider(provider: &Provider, model: &str) -> Target {
+    let credential =
+        provider.keys.first().and_then(|key| provider.key_header.header(key.secret.expose()).ok()?);
+    let readable = |(name, value): (&HeaderName, &HeaderValue)| {
+        Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+    };
+    let own = provider.headers.iter().map(|(name, value)| (name, value));
+    let headers =
+        own.chain(credential.iter().map(|(name, value)| (name, value))).filter_map(readable).collect();
+    Target {
+        base_url: provider.base_url.to_string(),
+        format: shape(provider.format),
+        headers,
+        fixed: provider.context.get(model).copied(),
+    }
+}
+
+/// A preset with the key of its usual environment variables.
+fn of_preset(preset: &Preset) -> Target {
     let key = preset.env.iter().find_map(|name| std::env::var(name).ok().filter(|key| !key.is_empty()));
-    let Some(key) = key else { return headers };
-    headers.extend(match &preset.auth {
+    let credential = key.and_then(|key| match &preset.auth {
         Auth::Bearer => Some(("authorization".to_owned(), format!("Bearer {key}"))),
         Auth::XApiKey => Some(("x-api-key".to_owned(), key)),
         Auth::XGoogApiKey => Some(("x-goog-api-key".to_owned(), key)),
         Auth::Header(name) => Some((name.clone(), key)),
         Auth::None => None,
     });
-    headers
+    let headers =
+        preset.headers.iter().map(|(name, value)| (name.clone(), value.clone())).chain(credential).collect();
+    Target { base_url: preset.base_url.clone(), format: preset.format, headers, fixed: None }
+}
+
+fn shape(dialect: Dialect) -> Format {
+    match dialect {
+        Dialect::OpenAiChat => Format::OpenaiChat,
+        Dialect::OpenAiResponses => Format::OpenaiResponses,
+        Dialect::AnthropicMessages => Format::AnthropicMessages,
+        Dialect::Gemini => Format::Gemini,
+    }
 }
 
 fn print(args: &Args, resolution: &Resolution, place: &str, model: &str) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -19,7 +19,7 @@ use backstop_triage::{
 };
 use serde_json::json;
 
-use super::places;
+use super::{places, setup::own_packs};
 
 mod trouble;
 
@@ -91,9 +91,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.list {
         return list(&seats, args.json);
     }
-    let catalog = Catalog::embedded();
+    let config = places::config_file(args.config.as_deref())?;
+    let packs = config.as_deref().and_then(Path::parent).map(own_packs).unwrap_or_default();
+    let catalog = Catalog::with_user_packs(&packs)?;
     let job = args.job(&catalog)?;
-    let channels = super::alerts::channels(args.config.as_deref())?;
+    let channels = super::alerts::channels(config.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let finish = runtime.block_on(async {
         let trouble = Arc::new(Trouble::new(&data_dir, &job, channels)?);

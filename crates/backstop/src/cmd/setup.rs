@@ -39,7 +39,7 @@ impl Setup {
 }
 
 /// The rule packs in a folder `rules`: file names and texts, by name. What cannot be read is no pack.
-fn own_packs(folder: &Path) -> Vec<(String, String)> {
+pub(crate) fn own_packs(folder: &Path) -> Vec<(String, String)> {
     let Ok(entries) = fs::read_dir(folder.join("rules")) else { return Vec::new() };
     let pack = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok().filter(|name| name.ends_with(".toml"))?;

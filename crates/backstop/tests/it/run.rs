@@ -259,6 +259,104 @@ fn a_healthy_run_clears_the_seat_and_takes_the_alert_back() {
 }
 
 #[test]
+fn a_run_that_lasts_counts_as_healthy_so_that_its_later_failure_is_the_first() {
+    let world = World::new();
+    let script = world.script("sleep 1.5; kill -9 $$");
+    for _ in 0..2 {
+        let ended = world.run(&["--once", "--name", "agent", "--healthy-after", "1", "--json"], &script);
+        assert_eq!(decision(&ended)["class"], "local_fault");
+        assert_eq!(decision(&ended)["n"], 1);
+        // The rest of five seconds is over before the next try.
+        world.until(|| {
+            let listed: Value =
+                serde_json::from_slice(&world.backstop(&["run", "--list", "--json"]).stdout).unwrap();
+            let until: jiff::Timestamp = listed["until"].as_str().unwrap().parse().unwrap();
+            until < jiff::Timestamp::now()
+        });
+    }
+}
+
+#[test]
+fn policy_always_starts_again_after_a_good_end_and_on_failure_does_not() {
+    let world = World::new();
+    let script = world.script("echo run >> runs");
+    let ended = world.run(&["--name", "agent"], &script);
+    assert_eq!((ended.status.code(), world.lines("runs")), (Some(0), 1));
+    let mut child = world.command(&["--name", "agent", "--policy", "always"], &script).spawn().unwrap();
+    world.until(|| world.lines("runs") == 3);
+    terminate(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn the_systemd_template_runs_a_seat_and_heeds_its_exit_status() {
+    let world = World::new();
+    let unit = text(&world.bare().args(["service", "print", "run"]).output().unwrap().stdout);
+    assert!(unit.contains("RestartPreventExitStatus=77 78"));
+    // What systemd hands to the shell: its own escapes undone, the instance filled in.
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")).unwrap();
+    let shell = line.trim_end_matches('\'').replace("$$", "$").replace("%i", "writer");
+    let script = world.script("printf '%s|' \"$@\" > said; echo 'Invalid API key provided' >&2; exit 1");
+    let status = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(shell)
+        .env("BACKSTOP", env!("CARGO_BIN_EXE_backstop"))
+        .env("COMMAND", format!("{} -p \"go on; with 'it'\" last", script.display()))
+        .env("FLAGS", format!("--once --data-dir {}", world.path("data").display()))
+        .env("WORKDIR", world.folder.path())
+        .env("XDG_CONFIG_HOME", world.path("config"))
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(77));
+    assert_eq!(fs::read_to_string(world.path("said")).unwrap(), "-p|go on; with 'it'|last|");
+    assert_eq!(world.seat("writer")["n"], 1);
+}
+
+#[test]
+fn a_window_is_told_with_every_step_and_the_configuration_comes_first() {
+    let world = World::new();
+    fs::write(
+        world.path("backstop.toml"),
+        "[[provider]]\nid = \"mine\"\npreset = \"zai\"\ncontext = { \"glm-4.7\" = 90000 }\n\n[[provider.key]]\nvalue = \"k\"\n",
+    )
+    .unwrap();
+    let config = world.path("backstop.toml").display().to_string();
+    let context = |arguments: &[&str]| {
+        let arguments = [&["context", "--offline", "--config", &config], arguments].concat();
+        let ended = world.backstop(&arguments);
+        text(&ended.stdout) + &text(&ended.stderr)
+    };
+    expect![[r#"
+        90000 tokens (override)
+        200000 tokens, at most 131072 of them out (directory)
+        200000 tokens, at most 131072 of them out (directory)
+        32768 tokens (name)
+        backstop: neither the configuration nor the presets have a provider "nobody"
+        step            context    output     age_s   limit_s  detail
+        override              -         -         -         -  none set
+        cache                 -         -         -         -  nothing remembered
+        endpoint              -         -         -         3  not asked
+        local_server          -         -         -         2  not asked
+        provider_api          -         -         -         5  not asked
+        public_list           -         -         -         5  not asked
+        name                  -         -         -         -  no size in the name
+        directory        200000    131072         -         -  row zai/glm-4.6, another source says 204800  <-- used
+        default          128000         -         -         -  the setting default_context
+    "#]].assert_eq(
+        &[
+            context(&["mine/glm-4.7"]),
+            context(&["glm-4.6", "--provider", "mine"]),
+            context(&["zai/glm-4.6"]),
+            context(&["nobody/some-model-32k"]),
+            context(&["glm-4.6", "--provider", "nobody"]),
+            context(&["glm-4.6", "--provider", "mine", "--explain"]),
+        ]
+        .concat(),
+    );
+}
+
+#[test]
 fn alerts_are_listed_tested_and_acknowledged() {
     let world = World::new();
     world.alerts_to("alerts");

@@ -16,6 +16,7 @@ use backstop_http::HttpClient;
 use backstop_triage::{
     Timestamp,
     context::{Endpoint, Step},
+    preset::Format,
 };
 use expect_test::expect;
 use tokio::{
@@ -25,45 +26,45 @@ use tokio::{
 
 #[tokio::test]
 async fn live_servers_of_every_kind_are_understood() {
-    let servers: [(&str, &str, &str, &str); 7] = [
+    let servers: [(Format, &str, &str, &str); 7] = [
         (
-            "openai-chat",
+            Format::OpenaiChat,
             "qwen3:8b",
             "/v1",
             "POST /api/show {\"parameters\":\"num_ctx 16384\",\"model_info\":{\"qwen3.context_length\":40960}}",
         ),
         (
-            "openai-chat",
+            Format::OpenaiChat,
             "qwen2.5-7b-instruct",
             "/v1",
             "GET /api/v0/models {\"object\":\"list\",\"data\":[{\"id\":\"qwen2.5-7b-instruct\",\"type\":\"llm\",\"state\":\"loaded\",\"max_context_length\":32768,\"loaded_context_length\":8192}]}",
         ),
         (
-            "openai-chat",
+            Format::OpenaiChat,
             "some.gguf",
             "/v1",
             "GET /props {\"default_generation_settings\":{\"id\":0,\"n_ctx\":4096},\"total_slots\":1,\"model_path\":\"/m/some.gguf\"}",
         ),
         (
-            "openai-chat",
+            Format::OpenaiChat,
             "meta-llama/Llama-3.1-8B-Instruct",
             "/v1",
             "GET /v1/models {\"object\":\"list\",\"data\":[{\"id\":\"meta-llama/Llama-3.1-8B-Instruct\",\"owned_by\":\"vllm\",\"max_model_len\":24576}]}",
         ),
         (
-            "openai-chat",
+            Format::OpenaiChat,
             "z-ai/glm-4.6",
             "/api/v1",
             "GET /api/v1/models {\"data\":[{\"id\":\"z-ai/glm-4.6\",\"context_length\":202752,\"top_provider\":{\"context_length\":202752,\"max_completion_tokens\":65536}}]}",
         ),
         (
-            "anthropic-messages",
+            Format::AnthropicMessages,
             "claude-opus-4-6",
             "",
             "GET /v1/models/claude-opus-4-6 {\"type\":\"model\",\"id\":\"claude-opus-4-6\",\"max_input_tokens\":1000000,\"max_tokens\":128000}",
         ),
         (
-            "gemini",
+            Format::Gemini,
             "gemini-2.5-pro",
             "/v1beta",
             "GET /v1beta/models/gemini-2.5-pro {\"name\":\"models/gemini-2.5-pro\",\"inputTokenLimit\":1048576,\"outputTokenLimit\":65536}",
@@ -79,6 +80,8 @@ async fn live_servers_of_every_kind_are_understood() {
         table.push(format!("{model} {} {:?} {}", found.context, found.max_output, found.source.as_str()));
         let again = windows.known(&subject, now());
         assert_eq!((again.context, again.source), (found.context, Step::Cache));
+        let window = windows.window(&subject, now());
+        assert_eq!((window.context, window.max_output), (again.context, again.max_output));
     }
     expect![[r#"
         qwen3:8b 16384 None local_server
@@ -101,7 +104,7 @@ async fn many_who_want_to_know_ask_once() {
         let windows = Arc::clone(&windows);
         let base_url = base_url.clone();
         asking.push(tokio::spawn(async move {
-            windows.ask(&subject("m", &base_url, "openai-chat"), &[], now()).await.context
+            windows.ask(&subject("m", &base_url, Format::OpenaiChat), &[], now()).await.context
         }));
     }
     for asked in asking {
@@ -115,8 +118,8 @@ async fn a_server_that_hangs_costs_its_time_limit_and_no_request_waits_for_it() 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
     let windows = Windows::open(None, http());
-    let subject = subject("glm-4.6-32k", &base_url, "openai-chat");
-    let known = windows.known(&subject, now());
+    let subject = subject("glm-4.6-32k", &base_url, Format::OpenaiChat);
+    let known = windows.window(&subject, now());
     assert_eq!((known.context, known.source), (32_768, Step::Name));
     let asked =
         tokio::time::timeout(Duration::from_secs(20), windows.ask(&subject, &[], now())).await.unwrap();
@@ -130,7 +133,7 @@ async fn a_wrong_remembered_window_is_corrected_by_what_happens_and_survives_a_r
     let file = folder.path().join("windows.json");
     let server = Server::start(&["GET /v1/models/m {\"id\":\"m\",\"context_length\":200000}"]).await;
     let base_url = format!("{}/v1", server.url);
-    let subject = subject("m", &base_url, "openai-chat");
+    let subject = subject("m", &base_url, Format::OpenaiChat);
     let windows = Windows::open(Some(&file), http());
     assert_eq!(windows.ask(&subject, &[], now()).await.context, 200_000);
     windows.overflowed(&subject, "max_tokens is too large: this model supports at most 16384", None, now());
@@ -151,12 +154,12 @@ async fn an_override_asks_nobody() {
     let server = Server::start(&[]).await;
     let base_url = format!("{}/v1", server.url);
     let windows = Windows::open(None, http());
-    let fixed = Subject { fixed: Some(5_000), ..subject("m", &base_url, "openai-chat") };
+    let fixed = Subject { fixed: Some(5_000), ..subject("m", &base_url, Format::OpenaiChat) };
     assert_eq!(windows.ask(&fixed, &[], now()).await.context, 5_000);
     assert_eq!(server.calls.load(Ordering::SeqCst), 0);
 }
 
-fn subject<'a>(model: &'a str, base_url: &'a str, format: &'a str) -> Subject<'a> {
+fn subject<'a>(model: &'a str, base_url: &'a str, format: Format) -> Subject<'a> {
     Subject { model, endpoint: Endpoint { base_url, format }, fixed: None, default: 128_000 }
 }
 

@@ -16,7 +16,9 @@ use backstop_triage::{
 /// The alerts of a seat.
 pub(super) struct Trouble {
     stamps: PathBuf,
-    group: String,
+    /// What is shared with the other seats of the account, or the seat's own group.
+    shared: String,
+    own: String,
     seat: String,
     courier: Option<Courier>,
 }
@@ -25,10 +27,8 @@ impl Trouble {
     /// Starts the channels, if there are any.
     pub(super) fn new(data_dir: &Path, job: &Job, channels: Vec<Channel>) -> Result<Self> {
         let seat = job.name.to_string();
-        let group = job
-            .account
-            .as_ref()
-            .map_or_else(|| format!("seat/{seat}"), |account| format!("account/{account}"));
+        let own = format!("seat/{seat}");
+        let shared = job.account.as_ref().map_or_else(|| own.clone(), |account| format!("account/{account}"));
         let folder = data_dir.join("alerts");
         let courier = if channels.is_empty() {
             None
@@ -37,9 +37,9 @@ impl Trouble {
             let outbox = folder.join("outbox").join(&seat);
             Some(Courier::start(channels, &outbox, &http, Pace::default())?)
         };
-        let stamps = folder
-            .join(format!("{}.json", group.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_")));
-        Ok(Self { stamps, group, seat, courier })
+        let stem = shared.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_");
+        let stamps = folder.join(format!("{stem}.json"));
+        Ok(Self { stamps, shared, own, seat, courier })
     }
 
     /// Takes in what happened.
@@ -47,7 +47,7 @@ impl Trouble {
         match event {
             Event::Failed { decision, .. } => {
                 if let Some(condition) = condition(decision.class, decision.failures) {
-                    let topic = Topic::new(condition, &self.group);
+                    let topic = Topic::new(condition, if is_shared(condition) { &self.shared } else { &self.own });
                     let detail =
                         format!("{} ({}), next start {:.0}", decision.reason, decision.rule, decision.until);
                     self.speak(HYSTERESIS, |book, now| book.raise(&topic, &self.seat, &detail, now));
@@ -84,7 +84,9 @@ impl Trouble {
 
     /// The account serves again for every seat of it, or the seat is well.
     fn all_clear(&self, book: &mut Book, now: Timestamp) {
-        let topics: Vec<Topic> = book.open().map(|(topic, _)| topic.clone()).collect();
+        let ours = |topic: &Topic| [&self.shared, &self.own].contains(&&topic.group);
+        let topics: Vec<Topic> =
+            book.open().map(|(topic, _)| topic.clone()).filter(ours).collect();
         for topic in topics {
             book.reconcile(&topic, &BTreeMap::new(), now);
         }
@@ -130,16 +132,21 @@ fn condition(class: Class, failures: u32) -> Option<Condition> {
         Class::AuthError => Some(Condition::KeyDisabled),
         Class::ConfigurationError | Class::ModelError => Some(Condition::MisconfiguredRoute),
         Class::Unknown => Some(Condition::UnknownFailures),
-        Class::RequestError
-        | Class::ContextOverflow
-        | Class::TransientRequest
+        Class::TransientRequest
         | Class::RateLimit
         | Class::Overloaded
         | Class::ServerError
         | Class::Timeout
-        | Class::NetworkError
-        | Class::LocalFault => (failures >= CRASH_LOOP).then_some(Condition::CrashLoop),
+        | Class::NetworkError => (failures >= LASTING).then_some(Condition::CircuitOpen),
+        Class::RequestError | Class::ContextOverflow | Class::LocalFault => {
+            (failures >= LASTING).then_some(Condition::CrashLoop)
+        }
     }
+}
+
+/// Whether the condition is the account's and not the seat's.
+fn is_shared(condition: Condition) -> bool {
+    [Condition::AccountOutOfMoney, Condition::KeyQuotaExhausted, Condition::KeyDisabled].contains(&condition)
 }
 
 const HYSTERESIS: Hysteresis = Hysteresis {
@@ -151,5 +158,5 @@ const TICK: Duration = Duration::from_secs(15);
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// How long the end of the supervisor waits for its last alert.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// Failures in a row that are a crash loop.
-const CRASH_LOOP: u32 = 3;
+/// Failures in a row that are no hiccup any more.
+const LASTING: u32 = 3;
