@@ -10,12 +10,14 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
+use rustls::{ClientConfig, RootCertStore};
 
 /// A client; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
     inner: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     time_limit: Duration,
+    tls_trouble: Option<String>,
 }
 
 /// Why there is no answer. Names hosts only, since paths and queries may hold secrets.
@@ -67,21 +69,23 @@ impl HttpReply {
 }
 
 impl HttpClient {
-    /// A client whose calls take at most `time_limit`, connection included. Redirects are not followed.
-    pub fn new(time_limit: Duration) -> Result<Self, HttpError> {
-        let connector = HttpsConnectorBuilder::new()
-            .try_with_platform_verifier()
-            .map_err(|error| HttpError::Tls(error.to_string()))?
-            .https_or_http()
-            .enable_http1()
-            .build();
+    /// A client whose calls take at most `time_limit`, connection included. Redirects are not followed. Where
+    /// the system has no certificates, calls to `https://` fail and the others work.
+    pub fn new(time_limit: Duration) -> Self {
+        let trusting = HttpsConnectorBuilder::new().try_with_platform_verifier();
+        let tls_trouble = trusting.as_ref().err().map(ToString::to_string);
+        let builder = trusting.unwrap_or_else(|_| {
+            let nobody = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
+            HttpsConnectorBuilder::new().with_tls_config(nobody.with_no_client_auth())
+        });
+        let connector = builder.https_or_http().enable_http1().build();
         let inner = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
-        Ok(Self { inner, time_limit })
+        Self { inner, time_limit, tls_trouble }
     }
 
     /// The same client with another time limit.
     pub fn within(&self, time_limit: Duration) -> Self {
-        Self { inner: self.inner.clone(), time_limit }
+        Self { time_limit, ..self.clone() }
     }
 
     /// Reads.
@@ -107,6 +111,9 @@ impl HttpClient {
         body: Bytes,
     ) -> Result<HttpReply, HttpError> {
         let uri: Uri = url.parse().map_err(|_| HttpError::BadUrl)?;
+        if let Some(trouble) = self.tls_trouble.as_ref().filter(|_| uri.scheme_str() == Some("https")) {
+            return Err(HttpError::Tls(trouble.clone()));
+        }
         let host = uri
             .authority()
             .ok_or(HttpError::BadUrl)?

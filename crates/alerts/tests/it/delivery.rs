@@ -67,7 +67,7 @@ async fn a_dead_channel_delays_nobody_and_says_so() {
         channel(&format!("channel = \"slack\"\nname = \"dead\"\nurl = \"{}\"", dead.url)),
         channel(&format!("channel = \"slack\"\nname = \"live\"\nurl = \"{}\"", live.url)),
     ];
-    let http = HttpClient::new(Duration::from_millis(50)).unwrap();
+    let http = HttpClient::new(Duration::from_millis(50));
     let courier = Courier::start(channels, folder.path(), &http, brisk()).unwrap();
     for _ in 0..3 {
         courier.post(&raised(Condition::ProviderDown)).unwrap();
@@ -220,7 +220,7 @@ fn channel(text: &str) -> Channel {
 }
 
 fn http() -> HttpClient {
-    HttpClient::new(Duration::from_secs(5)).unwrap()
+    HttpClient::new(Duration::from_secs(5))
 }
 
 fn brisk() -> Pace {

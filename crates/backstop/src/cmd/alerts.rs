@@ -120,7 +120,7 @@ fn test(channels: Vec<Channel>, only: Option<&str>, as_json: bool) -> Result<Exi
         bail!("no such channel; the configuration has: {known}");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let http = HttpClient::new(Duration::from_secs(10))?;
+    let http = HttpClient::new(Duration::from_secs(10));
     let mut all_well = true;
     for channel in &chosen {
         let outcome = runtime.block_on(channel.deliver(&http, &Notice::test(Timestamp::now())));

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let subject = Subject { model, endpoint, fixed: target.fixed, default: DEFAULT_CONTEXT };
     let data_dir = args.data_dir.as_ref().unwrap_or(&setup.config.server.data_dir);
     let file = data_dir.join("windows.json");
-    let http = HttpClient::new(Duration::from_secs(5))?;
+    let http = HttpClient::new(Duration::from_secs(5));
     let windows = Windows::open(data_dir.is_dir().then_some(file.as_path()), http);
     let now = Timestamp::now();
     let nobody = target.base_url.is_empty() || target.base_url.contains('{');

@@ -164,7 +164,7 @@ fn subject<'a>(model: &'a str, base_url: &'a str, format: Format) -> Subject<'a>
 }
 
 fn http() -> HttpClient {
-    HttpClient::new(Duration::from_secs(5)).unwrap()
+    HttpClient::new(Duration::from_secs(5))
 }
 
 fn now() -> Timestamp {

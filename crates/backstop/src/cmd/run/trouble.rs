@@ -33,7 +33,7 @@ impl Trouble {
         let courier = if channels.is_empty() {
             None
         } else {
-            let http = HttpClient::new(CALL_LIMIT)?;
+            let http = HttpClient::new(CALL_LIMIT);
             let outbox = folder.join("outbox").join(&seat);
             Some(Courier::start(channels, &outbox, &http, Pace::default())?)
         };
@@ -47,7 +47,8 @@ impl Trouble {
         match event {
             Event::Failed { decision, .. } => {
                 if let Some(condition) = condition(decision.class, decision.failures) {
-                    let topic = Topic::new(condition, if is_shared(condition) { &self.shared } else { &self.own });
+                    let topic =
+                        Topic::new(condition, if is_shared(condition) { &self.shared } else { &self.own });
                     let detail =
                         format!("{} ({}), next start {:.0}", decision.reason, decision.rule, decision.until);
                     self.speak(HYSTERESIS, |book, now| book.raise(&topic, &self.seat, &detail, now));
@@ -85,8 +86,7 @@ impl Trouble {
     /// The account serves again for every seat of it, or the seat is well.
     fn all_clear(&self, book: &mut Book, now: Timestamp) {
         let ours = |topic: &Topic| [&self.shared, &self.own].contains(&&topic.group);
-        let topics: Vec<Topic> =
-            book.open().map(|(topic, _)| topic.clone()).filter(ours).collect();
+        let topics: Vec<Topic> = book.open().map(|(topic, _)| topic.clone()).filter(ours).collect();
         for topic in topics {
             book.reconcile(&topic, &BTreeMap::new(), now);
         }
