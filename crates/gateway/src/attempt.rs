@@ -6,17 +6,18 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use backstop_dialect::{AnswerKind, EventKind, Framing, Operation, StreamReader, estimate_tokens, examine};
+use backstop_dialect::{AnswerKind, EventKind, Framing, Operation, StreamReader, examine};
 use backstop_triage::{
-    Basis, Class, Evidence, Fault, Hints, Kind, Scope, Verdict,
+    Basis, Class, Evidence, Fault, Kind, Scope, Verdict,
     cascade::{Attempt, Progress},
 };
-use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, StatusCode, header, response};
+use bytes::Bytes;
+use http::{StatusCode, header, response};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
     drive::{Journey, Returned, Route},
+    evidence::{joined, text_of},
     objects,
     upstream::{Answer, Broken, Cut, Exchange, Freshness, Reach, Trouble},
 };
@@ -280,35 +281,6 @@ impl Journey {
         self.failed(&evidence, Progress::Started, None);
         Step::Again
     }
-
-    /// What is known of a failed connection.
-    pub(crate) fn evidence_of(&self, fault: Fault, bytes_received: u64) -> Evidence {
-        let mut hints = self.hints();
-        hints.bytes_received = Some(bytes_received);
-        Evidence { kind: Kind::Transport(fault), hints, ..Evidence::default() }
-    }
-
-    /// What is known of an answer that is a failure.
-    pub(crate) fn evidence(&self, kind: Kind, headers: &HeaderMap, text: String) -> Evidence {
-        let header = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
-            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
-        };
-        let headers =
-            headers.iter().filter(|(name, _)| **name != header::SET_COOKIE).filter_map(header).collect();
-        Evidence { kind, headers, text, stderr: String::new(), hints: self.hints() }
-    }
-
-    fn hints(&self) -> Hints {
-        let route = self.route.as_ref();
-        Hints {
-            model: route.map(|route| route.model.to_string()).filter(|model| !model.is_empty()),
-            approx_tokens: Some(estimate_tokens(self.asked.bytes())).filter(|tokens| *tokens > 0),
-            context_length: route.and_then(|route| route.outlet.config.context.get(&route.model).copied()),
-            messages: self.asked.messages,
-            bytes_received: None,
-            echo: Vec::new(),
-        }
-    }
 }
 
 /// What a stream has shown so far of itself.
@@ -383,23 +355,6 @@ async fn collect(body: &mut Answer, cap: usize, by: Instant) -> (VecDeque<Bytes>
             Err(_) => return (held, Collected::Late),
         }
     }
-}
-
-fn joined(pieces: &VecDeque<Bytes>) -> Bytes {
-    match pieces.len() {
-        0 => Bytes::new(),
-        1 => pieces[0].clone(),
-        _ => {
-            let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
-            pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-            whole.freeze()
-        }
-    }
-}
-
-fn text_of(pieces: &VecDeque<Bytes>) -> String {
-    let whole = joined(pieces);
-    String::from_utf8_lossy(&whole[..whole.len().min(Evidence::TEXT_CAP)]).into_owned()
 }
 
 fn empty_answer() -> Verdict {

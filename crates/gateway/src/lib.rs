@@ -1,4 +1,26 @@
-//! HTTP: one explicit loop drives the cascade.
+//! HTTP: accepts clients, drives each request's cascade, calls providers, and tells the truth about what came of it.
+//!
+//! ```text
+//! ingress ── route ── entry ─────────┐               one connection, one task: accept, read, call, write
+//!            (who, what, whom)       v
+//!                                  drive ── attempt ── upstream      the loop; one call; the way to the provider
+//!                                    │         │
+//!            arrive <────────────────┘         └── evidence ── catalog ── verdict
+//!               │
+//!             reply: whole · passing · relay · waiting               what the client's connection polls
+//! ```
+//!
+//! * **The cascade decides, this crate acts.** `Journey::next` asks, `attempt` makes exactly the call
+//!   that was ordered, `report` settles. The pool is locked for the decision only.
+//! * **Nothing is shown before it is worth showing.** Streams are held until their first content, complete answers
+//!   until they are whole; up to there every failure moves on unseen. After it, one error event and a cut connection.
+//! * **Few hops.** Each worker is a thread with its own runtime. A streamed answer is polled by the client's own
+//!   connection through to the provider's: no task, no channel, back-pressure for free.
+//! * **What a request looks up is a snapshot** (`plan`), replaced as a whole when the configuration changes.
+
+#![warn(missing_docs)]
+
+pub mod config;
 
 mod arrive;
 mod asked;
@@ -6,8 +28,8 @@ mod attempt;
 mod auth;
 mod boot;
 mod clock;
-pub mod config;
 mod drive;
+mod evidence;
 mod gateway;
 mod hosts;
 mod housekeeping;

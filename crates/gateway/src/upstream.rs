@@ -11,6 +11,7 @@
 //! its end; a worker prefers its own, and takes another worker's only where dialling means a TLS handshake.
 
 mod address;
+mod answer;
 mod dial;
 mod outgoing;
 mod tls;
@@ -23,21 +24,21 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use backstop_triage::Fault;
-use bytes::Bytes;
 use http::{HeaderValue, Request, response};
-use http_body::Body;
-use hyper::{body::Incoming, client::conn::http1};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::{task::AbortHandle, time::Instant};
 
-pub(crate) use self::outgoing::{Outgoing, Upload};
 pub use self::tls::TlsError;
+pub(crate) use self::{
+    answer::{Answer, Cut},
+    outgoing::{Outgoing, Upload},
+};
 use self::{dial::Dialer, wire::Traffic};
 use crate::config::Provider;
 
@@ -153,7 +154,7 @@ impl Upstream {
         match tokio::time::timeout_at(by, answer).await {
             Ok(Ok(response)) => {
                 let (head, body) = response.into_parts();
-                Ok(Exchange { head, body: Answer { body, lease: Some(lease) } })
+                Ok(Exchange { head, body: Answer::new(body, lease) })
             }
             Ok(Err(error)) => Err(Broken::while_sending(&error, traffic.since(before), used)),
             Err(_) => {
@@ -212,75 +213,6 @@ impl Upstream {
         if idle.len() < MOST_IDLE && !connection.sender.is_closed() {
             idle.push(connection);
         }
-    }
-}
-
-/// The body of an answer, and the connection that it comes through.
-pub(crate) struct Answer {
-    body: Incoming,
-    lease: Option<Lease>,
-}
-
-impl Answer {
-    /// The next bytes; `None` at the end, after which the connection serves others.
-    pub(crate) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Cut>>> {
-        loop {
-            match std::task::ready!(std::pin::Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(Ok(frame)) => {
-                    // Trailers mean nothing to anybody here.
-                    if let Ok(bytes) = frame.into_data() {
-                        return Poll::Ready(Some(Ok(bytes)));
-                    }
-                }
-                Some(Err(error)) => {
-                    self.lease = None;
-                    return Poll::Ready(Some(Err(Cut::from(&error))));
-                }
-                None => {
-                    self.finish();
-                    return Poll::Ready(None);
-                }
-            }
-        }
-    }
-
-    /// The next bytes.
-    pub(crate) async fn bytes(&mut self) -> Option<Result<Bytes, Cut>> {
-        std::future::poll_fn(|cx| self.poll_bytes(cx)).await
-    }
-
-    /// How many bytes come, if that was announced.
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.body.size_hint().exact()
-    }
-
-    /// Whether the end has been reached already.
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    /// Gives the connection back if nothing more comes.
-    pub(crate) fn finish(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.give_back();
-        }
-    }
-}
-
-/// A body that broke off.
-#[derive(Debug)]
-pub(crate) struct Cut {
-    pub(crate) fault: Fault,
-    pub(crate) detail: String,
-}
-
-impl From<&hyper::Error> for Cut {
-    fn from(error: &hyper::Error) -> Self {
-        let fault = match io_kind(error) {
-            Some(io::ErrorKind::ConnectionReset) => Fault::ConnectionReset,
-            Some(_) | None => Fault::IncompleteBody,
-        };
-        Self { fault, detail: without_urls(error) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The configuration: `backstop.toml` read into what the gateway runs on.
 //!
 //! Reading is a function of a text, an [`Environment`] and the [`Catalog`] of presets. Tables are read field by field
-//! ([`section`]); what nobody asks for is an unknown field. The result is resolved: defaults filled in, presets and
+//! (`section`); what nobody asks for is an unknown field. The result is resolved: defaults filled in, presets and
 //! global settings laid under each provider, variables replaced, files read. All mistakes of a file are reported at
 //! once, each with its line and its fix.
 
@@ -11,9 +11,11 @@ mod environment;
 mod key;
 mod problem;
 mod provider;
+mod reach;
 mod routes;
 mod section;
 mod server;
+mod source;
 mod tunables;
 
 use std::{
@@ -26,7 +28,6 @@ use backstop_triage::Settings;
 use toml::de::DeTable;
 
 pub(crate) use self::section::nearest;
-use self::section::{Section, Source};
 pub use self::{
     alert::Alert,
     base_url::BaseUrl,
@@ -37,6 +38,7 @@ pub use self::{
     routes::{Alias, Client, Combo, Member},
     server::Server,
 };
+use self::{section::Section, source::Source};
 use backstop_triage::Catalog;
 
 /// A resolved configuration.

@@ -8,7 +8,6 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     ops::Range,
-    path::{Path, PathBuf},
 };
 
 use toml::{
@@ -16,79 +15,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{Environment, Problem};
-
-/// What all sections of one file share: its text, the environment, and the mistakes so far.
-pub(super) struct Source<'t> {
-    text: &'t str,
-    pub(super) folder: PathBuf,
-    pub(super) environment: &'t Environment,
-    problems: RefCell<Vec<Problem>>,
-    warnings: RefCell<Vec<Problem>>,
-    asked: RefCell<BTreeSet<String>>,
-}
-
-impl<'t> Source<'t> {
-    pub(super) fn new(text: &'t str, folder: &Path, environment: &'t Environment) -> Self {
-        let (problems, warnings, asked) = Default::default();
-        Self { text, folder: folder.to_owned(), environment, problems, warnings, asked }
-    }
-
-    /// The mistakes and the warnings so far, in order of their lines.
-    pub(super) fn into_findings(self) -> (Vec<Problem>, Vec<Problem>) {
-        let mut findings = (self.problems.into_inner(), self.warnings.into_inner());
-        findings.0.sort_by_key(|problem| problem.line);
-        findings.1.sort_by_key(|problem| problem.line);
-        findings
-    }
-
-    /// Every field that was asked for, as `table.field`.
-    #[cfg(test)]
-    pub(super) fn asked(&self) -> BTreeSet<String> {
-        self.asked.borrow().clone()
-    }
-
-    pub(super) fn report(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
-        let problem = Problem { line: self.line(at.start), what: what.into(), fix: fix.into() };
-        self.problems.borrow_mut().push(problem);
-    }
-
-    pub(super) fn warn(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
-        let problem = Problem { line: self.line(at.start), what: what.into(), fix: fix.into() };
-        self.warnings.borrow_mut().push(problem);
-    }
-
-    fn line(&self, offset: usize) -> usize {
-        1 + self.text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count()
-    }
-
-    fn expand(&self, text: &str, at: &Range<usize>) -> Option<String> {
-        let mut expanded = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(start) = rest.find("${") {
-            expanded.push_str(&rest[..start]);
-            let Some(length) = rest[start..].find('}') else {
-                self.report(at, "`${` without its `}`", "close it, or write `$` alone");
-                return None;
-            };
-            let inside = &rest[start + 2..start + length];
-            let (name, default) =
-                inside.split_once(":-").map_or((inside, None), |(name, text)| (name, Some(text)));
-            let Some(value) = self.environment.var(name).or(default) else {
-                self.report(
-                    at,
-                    format!("the environment variable {name} is not set"),
-                    format!("export {name}, or give a default: ${{{name}:-…}}"),
-                );
-                return None;
-            };
-            expanded.push_str(value);
-            rest = &rest[start + length + 1..];
-        }
-        expanded.push_str(rest);
-        Some(expanded)
-    }
-}
+use super::source::Source;
 
 /// One table.
 pub(super) struct Section<'s, 't> {
@@ -316,8 +243,8 @@ impl<'s, 't> Section<'s, 't> {
 
     fn value(&self, name: &'static str) -> Option<&'s Spanned<DeValue<'t>>> {
         self.asked.borrow_mut().insert(name);
-        let path = format!("{}.{name}", self.title.trim_matches(['[', ']']));
-        self.source.asked.borrow_mut().insert(path.trim_start_matches('.').to_owned());
+        #[cfg(test)]
+        self.source.note(format!("{}.{name}", self.title.trim_matches(['[', ']'])).trim_start_matches('.'));
         self.table.get(name)
     }
 

@@ -189,3 +189,15 @@ async fn malformed_answers_move_on() {
         assert_eq!((got.status, got.whole), (200, true), "{reply:?}: {}", got.body);
     }
 }
+
+#[tokio::test]
+async fn a_clients_own_words_in_an_error_steer_nothing() {
+    let words = "your credit balance is too low to access this API, invalid api key";
+    let body =
+        format!(r#"{{"error":{{"message":"Cannot process: {words}","type":"invalid_request_error"}}}}"#);
+    let world = World::of(Script::new().otherwise(Reply::json(400, body)), &["sk-one", "sk-two"]).await;
+    let asked = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{words}"}}]}}"#);
+    let got = world.post("/proxy/p/v1/chat/completions", &asked).await;
+    assert_eq!((got.status, world.provider.log().len()), (400, 1), "{}", got.body);
+    assert_eq!(world.keys(), ["sk-one active", "sk-two active"]);
+}
