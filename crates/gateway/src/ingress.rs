@@ -14,7 +14,7 @@ use std::{
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -54,6 +54,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<StdListener> {
 /// Accepts until the shutdown begins.
 pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, slots: Arc<Semaphore>) {
     let mut stage = shared.stage.subscribe();
+    let mut pausing = false;
     loop {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let accepted = tokio::select! {
@@ -62,12 +63,15 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, slots: Ar
         };
         match accepted {
             Ok((stream, _)) => {
+                pausing = false;
                 tokio::spawn(serve(stream, Arc::clone(&shared), slot));
             }
             Err(error) if is_of_the_connection(&error) => {}
             Err(error) => {
                 shared.meters.accept_pauses.add(1);
-                tracing::warn!(%error, "cannot accept connections, pausing");
+                if !std::mem::replace(&mut pausing, true) {
+                    tracing::warn!(%error, "cannot accept connections, pausing until it works again");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -75,7 +79,10 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, slots: Ar
 }
 
 async fn serve(stream: TcpStream, shared: Arc<Shared>, _slot: OwnedSemaphorePermit) {
-    if stream.set_nodelay(true).is_err() {
+    // A client whose machine is gone says nothing; without this its stream would stay open for ever.
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 4).with_retries(4);
+    let tuned = stream.set_nodelay(true).and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
+    if tuned.is_err() {
         return;
     }
     shared.meters.connections.add(1);
@@ -127,6 +134,7 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 }
 
 const BACKLOG: i32 = 4096;
+const KEEPALIVE: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a cut stream may take to get its last words out.
 const CUT_WITHIN: Duration = Duration::from_secs(2);

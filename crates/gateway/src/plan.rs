@@ -11,6 +11,7 @@ use backstop_store::Secret;
 use backstop_triage::{
     AccountId, Catalog, KeyId, ModelId, ProviderId,
     pool::{KeySpec, Probes, ProviderSpec},
+    probe::QuotaProbe,
 };
 use http::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -231,7 +232,7 @@ impl Outlet {
             probes: Probes {
                 test: managed && preset.is_some_and(|preset| preset.free_test().is_some()),
                 quota: managed && preset.is_some_and(|preset| !preset.quota.is_empty()),
-                balance: false,
+                balance: managed && preset.is_some_and(|preset| preset.quota.iter().any(tells_a_balance)),
             },
             answer_timeout: self
                 .config
@@ -266,6 +267,15 @@ impl OutletKey {
             credential,
         }
     }
+}
+
+/// Whether a usage endpoint tells money: an amount that no window bounds in time.
+fn tells_a_balance(probe: &QuotaProbe) -> bool {
+    probe.window.iter().any(|window| {
+        let timeless =
+            window.window.is_none() && window.length.is_none() && window.window_from.iter().next().is_none();
+        timeless && window.remaining.iter().next().is_some()
+    })
 }
 
 /// The key that stands for everybody where a provider has none of its own.

@@ -178,8 +178,7 @@ pub(super) fn style(preset: &Preset) -> AuthStyle {
 }
 
 /// Ways to log in that need more than a key.
-const NOT_BUILT: [&str; 7] =
-    ["sigv4", "aws", "oauth", "oauth2", "service-account", "google-service-account", "vertex"];
+const NOT_BUILT: [&str; 5] = ["sigv4", "oauth", "oauth2", "service-account", "request-signing"];
 /// Headers that belong to the connection.
 const OURS: [&str; 7] =
     ["host", "content-length", "transfer-encoding", "connection", "te", "upgrade", "accept-encoding"];
