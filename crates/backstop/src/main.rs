@@ -30,6 +30,12 @@ enum Command {
     Context(cmd::context::Args),
     Run(cmd::run::Args),
     Service(cmd::service::Args),
+    Status(cmd::status::Args),
+    Providers(cmd::providers::Args),
+    Keys(cmd::keys::Args),
+    Models(cmd::models::Args),
+    Settings(cmd::settings::Args),
+    Logs(cmd::logs::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +49,12 @@ fn main() -> ExitCode {
         Command::Context(args) => cmd::context::run(&args),
         Command::Run(args) => cmd::run::run(&args),
         Command::Service(args) => cmd::service::run(&args),
+        Command::Status(args) => cmd::status::run(&args),
+        Command::Providers(args) => cmd::providers::run(&args),
+        Command::Keys(args) => cmd::keys::run(&args),
+        Command::Models(args) => cmd::models::run(&args),
+        Command::Settings(args) => cmd::settings::run(&args),
+        Command::Logs(args) => cmd::logs::run(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("backstop: {error:#}");

@@ -103,7 +103,7 @@ impl App {
         subject: &str,
         detail: &str,
     ) -> Answer<()> {
-        self.live.reload().await.map_err(Problem::broken)?;
+        Arc::clone(&self.live).reload().await.map_err(Problem::broken)?;
         self.note(actor, action, subject, detail).await;
         Ok(())
     }

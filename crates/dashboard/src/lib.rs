@@ -8,6 +8,7 @@
 //! around it. What the running gateway has to offer for that stands in [`live::Live`].
 
 pub mod actions;
+mod added;
 mod api;
 pub mod app;
 mod credentials;
@@ -16,6 +17,7 @@ pub mod events;
 pub mod live;
 mod models_cache;
 pub mod problem;
+pub mod running;
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ pub trait Live: Send + Sync + 'static {
     fn check_provider(&self, definition: &str) -> Result<(), Vec<String>>;
 
     /// Takes up what has changed in the store: providers, keys, models, fallbacks, combos, clients, settings, rules.
-    fn reload(&self) -> Later<'_, Result<(), String>>;
+    fn reload(self: Arc<Self>) -> Later<'static, Result<(), String>>;
 
     /// Makes one call to a provider. Never counted as traffic; no key is blamed for how it ends. An upstream that
     /// repeats the key in its answer is not believed: the key's own text is taken out.
@@ -73,7 +73,7 @@ pub struct Question {
     pub key: Credential,
     /// How.
     pub method: Method,
-    /// A path below the base URL (`/models`), one below its origin (`{origin}/x`), or a whole URL of its host.
+    /// A path below the base URL (`/v1/models`; its version is dropped if the base has one), one below its origin (`{origin}/x`), or a whole URL of its host.
     pub url: String,
     /// The body, JSON.
     pub body: Option<Bytes>,

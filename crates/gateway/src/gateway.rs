@@ -180,6 +180,10 @@ impl Drop for Running {
 pub struct Control(Arc<Shared>);
 
 impl Control {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
     /// Puts another configuration into force. What is under way goes on with the one it began with. Addresses, data
     /// folder and workers stay as they are until a restart.
     ///

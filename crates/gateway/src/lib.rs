@@ -23,6 +23,7 @@
 pub mod config;
 
 mod arrive;
+mod ask;
 mod asked;
 mod attempt;
 mod auth;
@@ -55,6 +56,7 @@ mod stock;
 mod upstream;
 mod waiting;
 
+pub use ask::{Ask, Silence, Told, Whom};
 pub use gateway::{Control, Gateway, Running, StartError};
 pub use mount::{Mount, MountAnswer, MountBody};
 pub use plan::PlanError;

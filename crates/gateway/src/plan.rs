@@ -59,6 +59,8 @@ pub(crate) struct OutletKey {
     /// The label as it stands in `x-backstop-key`.
     pub(crate) label_header: HeaderValue,
     pub(crate) credential: Credential,
+    /// For taking it out of what is shown.
+    pub(crate) secret: Secret,
 }
 
 /// How a call proves who pays.
@@ -248,7 +250,7 @@ impl Outlet {
 }
 
 impl OutletKey {
-    fn new(key: &StoredKey, config: &Provider) -> Self {
+    pub(crate) fn new(key: &StoredKey, config: &Provider) -> Self {
         let encoded = utf8_percent_encode(&key.label, LABEL).to_string();
         let credential = match config.auth {
             AuthMode::None | AuthMode::PassThrough => Credential::Nothing,
@@ -265,6 +267,7 @@ impl OutletKey {
             label: key.label.clone(),
             label_header: HeaderValue::from_str(&encoded).unwrap_or(HeaderValue::from_static("?")),
             credential,
+            secret: key.secret.clone(),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::{error::Error, time::Duration};
 
 use bytes::Bytes;
-use http::{Method, Request, Uri, header};
+pub use http::Method;
+use http::{Request, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -90,7 +91,7 @@ impl HttpClient {
 
     /// Reads.
     pub async fn get(&self, url: &str, headers: &[(&str, String)]) -> Result<HttpReply, HttpError> {
-        self.call(Method::GET, url, headers, Bytes::new()).await
+        self.send(Method::GET, url, headers, Bytes::new()).await
     }
 
     /// Sends JSON.
@@ -100,10 +101,11 @@ impl HttpClient {
         headers: &[(&str, String)],
         body: impl Into<Bytes>,
     ) -> Result<HttpReply, HttpError> {
-        self.call(Method::POST, url, headers, body.into()).await
+        self.send(Method::POST, url, headers, body.into()).await
     }
 
-    async fn call(
+    /// Sends anything; a body is JSON.
+    pub async fn send(
         &self,
         method: Method,
         url: &str,
@@ -123,7 +125,7 @@ impl HttpClient {
             .unwrap_or_default()
             .to_owned();
         let mut request = Request::builder().method(&method).uri(uri).header(header::USER_AGENT, USER_AGENT);
-        if method == Method::POST {
+        if method == Method::POST || !body.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         for (name, value) in headers {

@@ -61,8 +61,8 @@ fn tell(out: &mut impl io::Write, setup: &Setup) -> io::Result<()> {
     let addresses: Vec<String> = config.server.listen.iter().map(ToString::to_string).collect();
     writeln!(out, "listens on    {}", addresses.join(", "))?;
     writeln!(out, "data folder   {}", config.server.data_dir.display())?;
-    if setup.packs > 0 {
-        writeln!(out, "rule packs    {} of yours", setup.packs)?;
+    if !setup.packs.is_empty() {
+        writeln!(out, "rule packs    {} of yours", setup.packs.len())?;
     }
     if config.providers.is_empty() {
         writeln!(out, "providers     none: export OPENAI_API_KEY or the like, or add a [[provider]]")?;
@@ -121,7 +121,7 @@ fn right(setup: &Setup) -> Value {
         "file": config.file,
         "listen": config.server.listen,
         "data_dir": config.server.data_dir,
-        "rule_packs": setup.packs,
+        "rule_packs": setup.packs.len(),
         "providers": config.providers.iter().map(provider).collect::<Vec<_>>(),
         "combos": config.combos.iter().map(|combo| combo.id.as_str()).collect::<Vec<_>>(),
         "clients": config.clients.iter().map(|client| client.name.as_str()).collect::<Vec<_>>(),

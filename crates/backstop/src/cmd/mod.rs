@@ -1,13 +1,20 @@
 //! One module a command: its arguments and its `run`.
 
 pub(crate) mod alerts;
+pub(crate) mod api;
 pub(crate) mod check;
 pub(crate) mod classify;
 pub(crate) mod context;
 pub(crate) mod demo;
+pub(crate) mod keys;
+pub(crate) mod logs;
+pub(crate) mod models;
 pub(crate) mod places;
+pub(crate) mod providers;
 pub(crate) mod rules;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod service;
+pub(crate) mod settings;
 pub(crate) mod setup;
+pub(crate) mod status;

@@ -5,11 +5,19 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
-use backstop_gateway::{Control, Gateway, Running, config::Config};
+use backstop_dashboard::{
+    Dashboard,
+    live::Live,
+    prepare_token,
+    running::{Base, Running, Slot, Source, compose},
+    token_file,
+};
+use backstop_gateway::{Control, Gateway, Running as Serving, config::Config};
 use backstop_store::{OpenError, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -23,7 +31,7 @@ use super::setup::{Setup, SetupError};
 ///
 /// SIGHUP, and a change of the file, read the configuration again; a wrong one changes nothing. SIGTERM stops
 /// accepting, lets open requests finish for [server] drain_s, and ends. A set-up that cannot work exits with 78.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Try it:
   OPENAI_API_KEY=sk-… backstop serve
   curl http://127.0.0.1:3030/v1/chat/completions -H \"authorization: Bearer $CLIENT_KEY\" \\
@@ -57,13 +65,35 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for warning in &setup.config.warnings {
         tracing::warn!(line = warning.line, fix = warning.fix, "{}", warning.what);
     }
-    let Setup { config, catalog, .. } = setup;
-    let running = Gateway { config: config.clone(), store: store.clone(), catalog, mount: None }.start()?;
-    greet(&running, &config);
+    let (config, catalog) = compose(base(setup), &store).map_err(anyhow::Error::msg)?;
+    let new_token = prepare_token(&store)?;
+    let slot = Slot::default();
+    let mount = Some(slot.mount());
+    let gateway = Gateway { config: config.clone(), store: store.clone(), catalog, mount }.start()?;
+    let live = Arc::new(Running::new(gateway.control(), source(args), Arc::clone(&config.settings)));
+    slot.fill(Dashboard::new(Arc::clone(&live) as Arc<dyn Live>));
+    greet(&gateway, &config);
+    if new_token.is_some() {
+        eprintln!("  admin token    in {}", token_file(store.data_dir()).display());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(running, args, &config))?;
+    runtime.block_on(serve(gateway, &live, &config))?;
     store.close();
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the file says, for the admin side to read again whenever something was changed.
+fn source(args: &Args) -> Source {
+    let args = args.clone();
+    Arc::new(move || {
+        let mut setup = Setup::load(args.config.as_deref()).map_err(|error| format!("{error:#}"))?;
+        overlay(&args, &mut setup.config);
+        Ok(base(setup))
+    })
+}
+
+fn base(setup: Setup) -> Base {
+    Base { config: setup.config, packs: setup.packs }
 }
 
 fn prepare(args: &Args) -> Result<(Setup, Store)> {
@@ -89,7 +119,7 @@ fn is_permanent(error: &anyhow::Error) -> bool {
 }
 
 /// Says on stderr what a person needs in the first minute. The client key appears here and nowhere else.
-fn greet(running: &Running, config: &Config) {
+fn greet(running: &Serving, config: &Config) {
     for address in running.addresses() {
         eprintln!("backstop listens on http://{address}");
     }
@@ -121,7 +151,7 @@ fn greet(running: &Running, config: &Config) {
     }
 }
 
-async fn serve(running: Running, args: &Args, config: &Config) -> Result<()> {
+async fn serve(running: Serving, live: &Running, config: &Config) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -132,8 +162,8 @@ async fn serve(running: Running, args: &Args, config: &Config) -> Result<()> {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => reload(&control, args),
-            _ = look.tick() => if seen.changed() { reload(&control, args) },
+            _ = hangup.recv() => reload(&control, live),
+            _ = look.tick() => if seen.changed() { reload(&control, live) },
         }
     }
     tracing::info!(seconds = config.server.drain.as_secs(), "stopping; open requests may finish");
@@ -141,20 +171,12 @@ async fn serve(running: Running, args: &Args, config: &Config) -> Result<()> {
     Ok(())
 }
 
-fn reload(control: &Control, args: &Args) {
-    let loaded = Setup::load(args.config.as_deref()).map(|mut setup| {
-        overlay(args, &mut setup.config);
-        setup
-    });
-    let done = loaded.and_then(|setup| {
-        control.set_catalog(setup.catalog);
-        Ok(control.reload(&setup.config)?)
-    });
-    match done {
+fn reload(control: &Control, live: &Running) {
+    match live.take_up() {
         Ok(()) => tracing::info!("the configuration was read again"),
         Err(error) => {
             control.reload_refused();
-            tracing::error!("the new configuration is wrong, the old one stays in force: {error:#}");
+            tracing::error!("the new configuration is wrong, the old one stays in force: {error}");
         }
     }
 }

@@ -11,8 +11,8 @@ use jiff::tz::TimeZone;
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) catalog: Catalog,
-    /// The user's own rule packs that were found.
-    pub(crate) packs: usize,
+    /// The user's own rule packs that were found: file names and texts.
+    pub(crate) packs: Vec<(String, String)>,
 }
 
 /// Why a set-up cannot work. Every message says where and what to do.
@@ -34,7 +34,7 @@ impl Setup {
         let catalog = Catalog::with_user_packs(&packs).map_err(SetupError::from)?;
         let config = Config::load(named, &environment, &catalog).map_err(SetupError::from)?;
         check_alerts(&config, &environment).map_err(SetupError::from)?;
-        Ok(Self { config, catalog, packs: packs.len() })
+        Ok(Self { config, catalog, packs })
     }
 }
 

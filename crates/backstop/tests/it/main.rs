@@ -1,6 +1,7 @@
 //! Tests of the whole tree and of the command line.
 
 #![cfg(test)]
+mod admin;
 mod clients;
 mod demo;
 mod run;

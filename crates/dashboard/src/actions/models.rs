@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    actions::providers::refuse_file,
+    actions::{providers::refuse_file, testing::models_path},
     app::{Actor, App},
     live::{Configured, Credential, Question, Target},
     problem::{Answer, Problem},
@@ -81,7 +81,7 @@ fn list_url(app: &App, provider: &Configured) -> String {
     let catalog = app.live.catalog();
     let preset = provider.preset.as_deref().and_then(|id| catalog.preset(id));
     let endpoint = preset.and_then(|preset| preset.models.as_ref());
-    endpoint.map_or_else(|| "/models".to_owned(), |endpoint| endpoint.url.clone())
+    endpoint.map_or_else(|| models_path(provider.format).to_owned(), |endpoint| endpoint.url.clone())
 }
 
 /// The names in any of the usual lists: `data[].id`, `models[].name`, a bare list.

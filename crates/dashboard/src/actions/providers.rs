@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use backstop_store::configuration::{Kind, Marks};
 use backstop_triage::{
     ProviderId, Timestamp,
-    pool::{KeyState, KeyStatus},
+    pool::{Deed, KeyState, KeyStatus},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -137,6 +137,9 @@ pub async fn mark(app: &App, actor: &Actor, id: &str, edit: MarksEdit) -> Answer
         favorite: edit.favorite.unwrap_or(before.favorite),
     };
     app.live.store().mark(&provider, after).await?;
+    if before.paused != after.paused {
+        pause_keys(app, &provider, after.paused);
+    }
     let action = match (before.paused, after.paused) {
         (false, true) => "providers.pause",
         (true, false) => "providers.resume",
@@ -144,6 +147,16 @@ pub async fn mark(app: &App, actor: &Actor, id: &str, edit: MarksEdit) -> Answer
     };
     app.changed(actor, action, id, "").await?;
     show(app, id).await
+}
+
+/// A paused provider is one whose keys are all paused; so its health outlives the pause.
+fn pause_keys(app: &App, provider: &ProviderId, paused: bool) {
+    let deed = if paused { Deed::Pause(None) } else { Deed::Resume };
+    app.pool(|pool, now| {
+        for status in pool.snapshot(provider, now) {
+            pool.act(provider, status.id, deed, now);
+        }
+    });
 }
 
 /// Refuses to change what the file defines.

@@ -203,7 +203,7 @@ impl Subject {
                 let endpoint = preset.free_test().or(preset.models.as_ref());
                 endpoint.map(|endpoint| (endpoint.url.clone(), endpoint.needs_key))
             }
-            None => Some(("/models".to_owned(), true)),
+            None => Some((models_path(format).to_owned(), true)),
         };
         let model = model.or_else(|| preset.and_then(|preset| preset.generation.model.clone()));
         let model = model.or_else(|| preset.and_then(|preset| preset.default_models.first().cloned()));
@@ -366,18 +366,18 @@ fn generation(format: Dialect, preset: Option<&Preset>, model: String) -> Genera
             json!({ "model": model, "messages": [{ "role": "user", "content": ask }] }),
         ),
         Dialect::OpenAiResponses => (
-            "/responses".to_owned(),
+            "/v1/responses".to_owned(),
             "max_output_tokens",
             json!({ "model": model, "input": ask, "store": false }),
         ),
         Dialect::Gemini => (
-            format!("/models/{model}:generateContent"),
+            format!("/v1beta/models/{model}:generateContent"),
             "",
             json!({ "contents": [{ "role": "user", "parts": [{ "text": ask }] }],
                     "generationConfig": { "maxOutputTokens": tokens } }),
         ),
         Dialect::OpenAiChat => (
-            "/chat/completions".to_owned(),
+            "/v1/chat/completions".to_owned(),
             "max_tokens",
             json!({ "model": model, "messages": [{ "role": "user", "content": ask }] }),
         ),
@@ -388,6 +388,14 @@ fn generation(format: Dialect, preset: Option<&Preset>, model: String) -> Genera
     }
     let url = usual.path.unwrap_or(path).replace("{model}", &model);
     Generation { url, body: Bytes::from(body.to_string()), model, tokens }
+}
+
+/// Where a dialect has its list of models. The version goes where the base URL has one already.
+pub(crate) const fn models_path(format: Dialect) -> &'static str {
+    match format {
+        Dialect::OpenAiChat | Dialect::OpenAiResponses | Dialect::AnthropicMessages => "/v1/models",
+        Dialect::Gemini => "/v1beta/models",
+    }
 }
 
 /// The upstream's words for people: the message of the usual error shapes, else the beginning of the text.
@@ -416,10 +424,10 @@ mod tests {
             format!("{} {}", generation.url, String::from_utf8_lossy(&generation.body))
         };
         expect_test::expect![[r#"
-            /chat/completions {"max_tokens":1,"messages":[{"content":"ping","role":"user"}],"model":"m"}
-            /responses {"input":"ping","max_output_tokens":1,"model":"m","store":false}
+            /v1/chat/completions {"max_tokens":1,"messages":[{"content":"ping","role":"user"}],"model":"m"}
+            /v1/responses {"input":"ping","max_output_tokens":1,"model":"m","store":false}
             /v1/messages {"max_tokens":1,"messages":[{"content":"ping","role":"user"}],"model":"m"}
-            /models/m:generateContent {"contents":[{"parts":[{"text":"ping"}],"role":"user"}],"generationConfig":{"maxOutputTokens":1}}"#]]
+            /v1beta/models/m:generateContent {"contents":[{"parts":[{"text":"ping"}],"role":"user"}],"generationConfig":{"maxOutputTokens":1}}"#]]
         .assert_eq(
             &Dialect::ALL.map(of).join("\n"),
         );

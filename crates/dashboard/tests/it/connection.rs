@@ -33,7 +33,10 @@ async fn a_dead_key_is_taken_out_of_service_and_says_why() {
         (&report["class"], &report["status"], &report["tokens"]),
         (&json!("auth_error"), &json!(401), &json!(1))
     );
-    assert_eq!(*world.live.asked.lock(), ["GET /models sk-secret-1", "POST /chat/completions sk-secret-1"]);
+    assert_eq!(
+        *world.live.asked.lock(),
+        ["GET /v1/models sk-secret-1", "POST /v1/chat/completions sk-secret-1"]
+    );
     let key = world.done("GET", "/api/providers/alpha/keys/1", None).await;
     assert_eq!((&key["state"], &key["why"]["source"]), (&json!("disabled"), &json!("test")));
     assert_eq!(key["test"]["valid"], false);

@@ -220,7 +220,7 @@ impl Live for Fake {
         Err(vec!["[[provider]] has neither `base_url` nor `preset`".into()])
     }
 
-    fn reload(&self) -> Later<'_, Result<(), String>> {
+    fn reload(self: Arc<Self>) -> Later<'static, Result<(), String>> {
         self.take_up();
         Box::pin(std::future::ready(Ok(())))
     }

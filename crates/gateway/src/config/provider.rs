@@ -95,6 +95,13 @@ pub struct Fallback {
     pub(super) at: Range<usize>,
 }
 
+impl Fallback {
+    /// A step that stands in no file.
+    pub fn new(provider: ProviderId, model: Option<ModelId>) -> Self {
+        Self { provider, model, at: 0..0 }
+    }
+}
+
 /// Reads one `[[provider]]`. `None` if too little of it can be used; the reasons are reported.
 pub(super) fn read(section: &Section<'_, '_>, global: &Tunables, catalog: &Catalog) -> Option<Provider> {
     let source = section.source;

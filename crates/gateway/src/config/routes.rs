@@ -20,6 +20,14 @@ pub struct Combo {
     at: Range<usize>,
 }
 
+impl Combo {
+    /// A combo that stands in no file; members are provider, model and alias.
+    pub fn new(id: String, members: Vec<(ProviderId, ModelId, String)>) -> Self {
+        let member = |(provider, model, alias)| Member { provider, model, alias, at: 0..0 };
+        Self { id, members: members.into_iter().map(member).collect(), at: 0..0 }
+    }
+}
+
 /// One member of a combo.
 #[derive(Clone, Debug)]
 pub struct Member {
