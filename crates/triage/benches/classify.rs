@@ -2,7 +2,12 @@
 
 use std::fmt::Write as _;
 
-use backstop_triage::{Catalog, Evidence, Kind, ProviderId, Timestamp, facts::Facts, rules::Pack};
+use backstop_triage::{
+    Catalog, Evidence, Kind, ProviderId, Timestamp,
+    facts::Facts,
+    reset::{self, Frame},
+    rules::Pack,
+};
 use divan::{Bencher, black_box};
 
 fn main() {
@@ -75,6 +80,14 @@ fn html_64kb(bencher: Bencher<'_, '_>) {
 fn open_json_1kb(bencher: Bencher<'_, '_>) {
     let evidence = kilobyte();
     bencher.bench_local(|| black_box(Facts::open(black_box(&evidence))).text.len());
+}
+
+#[divan::bench]
+fn read_times_of_json_1kb(bencher: Bencher<'_, '_>) {
+    let evidence = kilobyte();
+    let facts = Facts::open(&evidence);
+    let frame = Frame { now: Timestamp::UNIX_EPOCH, zone: None };
+    bencher.bench_local(|| black_box(reset::heals(black_box(&facts), &evidence, &frame)));
 }
 
 /// The same failure against 10, 100 and 1,000 rules, of which the last one matches.

@@ -46,9 +46,8 @@ pub(super) fn bracketed_codes(text: &str) -> impl Iterator<Item = &str> {
         .strip_suffix(')')
         .and_then(|rest| rest.rsplit_once('('))
         .map(|(_, code)| code);
-    let error_code = text
-        .split_once("error code: ")
-        .map(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+    // An edge's whole body may be `error code: 1015`.
+    let error_code = text.strip_prefix("error code: ").map(str::trim_end);
     leading.into_iter().chain(trailing).chain(error_code).filter(|code| is_code(code))
 }
 

@@ -12,6 +12,10 @@ use super::Frame;
 /// Reads a moment from the beginning of folded text.
 pub(super) fn moment(text: &str, frame: &Frame<'_>) -> Option<Timestamp> {
     let mut cursor = Cursor { text };
+    let first = text.as_bytes().first()?;
+    if first.is_ascii_alphabetic() && !WORDS.iter().any(|word| text.starts_with(word)) {
+        return None;
+    }
     iso(&mut cursor.clone(), frame)
         .or_else(|| short_date(&mut cursor.clone(), frame))
         .or_else(|| named_month(&mut cursor.clone(), frame))
@@ -245,6 +249,11 @@ impl<'t> Cursor<'t> {
     }
 }
 
+/// How moments begin that do not begin with a digit.
+const WORDS: [&str; 14] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "tomorrow",
+    "midnight",
+];
 const MONTHS: [&str; 12] = [
     "january",
     "february",

@@ -51,9 +51,13 @@ fn field(key: &str, text: &str, frame: &Frame<'_>) -> Option<Stated> {
     if text.is_empty() || text.len() > 64 {
         return None;
     }
-    let name: String =
-        key.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    match name.as_str() {
+    let mut name = [0u8; 24];
+    let mut length = 0;
+    for byte in key.bytes().filter(u8::is_ascii_alphanumeric) {
+        *name.get_mut(length)? = byte.to_ascii_lowercase();
+        length += 1;
+    }
+    match std::str::from_utf8(name.get(..length)?).ok()? {
         "retryafterms" | "retrydelayms" | "retryinms" | "resetafterms" => {
             Stated::wait(text.parse::<f64>().ok()? / 1000.0)
         }

@@ -1,6 +1,10 @@
 //! Times in prose. A number means a time only beside a word that says so: `try again in 20s`, `wait 46
 //! seconds`, `resets 4am`, `您的限额将在 … 重置`.
 
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
 use super::{Frame, Stated, clock, duration};
 
 pub(super) fn stated(text: &str, frame: &Frame<'_>) -> Stated {
@@ -9,7 +13,7 @@ pub(super) fn stated(text: &str, frame: &Frame<'_>) -> Stated {
         return stated;
     }
     for line in text.split('\n') {
-        if !ANCHORS.iter().any(|anchor| line.contains(anchor)) {
+        if !SCANNERS.anchors.is_match(line) {
             continue;
         }
         if let Some(seconds) = wait(line)
@@ -31,13 +35,12 @@ fn wait(line: &str) -> Option<f64> {
         let rest = line.get(start..)?;
         let digits = duration::number(rest).map_or(1, |(_, length)| length);
         at = start + digits.max(1);
-        let before = line.get(..start)?.trim_end();
-        let before =
-            FILLERS.iter().find_map(|filler| before.strip_suffix(filler)).unwrap_or(before).trim_end();
-        let told = WAITS.iter().any(|word| before.ends_with(word));
+        let before = without_filler(line.get(..start)?);
         if let Some((seconds, length)) = duration::parse(rest) {
             let after = rest.get(length..)?.trim_start();
-            if told || AFTERS.iter().any(|word| after.starts_with(word)) {
+            if WAITS.iter().any(|word| before.ends_with(word))
+                || AFTERS.iter().any(|word| after.starts_with(word))
+            {
                 return Some(seconds);
             }
             at = start + length;
@@ -53,6 +56,11 @@ fn wait(line: &str) -> Option<f64> {
         }
     }
     None
+}
+
+fn without_filler(before: &str) -> &str {
+    let before = before.trim_end();
+    FILLERS.iter().find_map(|filler| before.strip_suffix(filler)).map_or(before, str::trim_end)
 }
 
 fn moment(line: &str, frame: &Frame<'_>) -> Option<Stated> {
@@ -78,10 +86,7 @@ fn moment(line: &str, frame: &Frame<'_>) -> Option<Stated> {
     if let Some(stated) = next_day.and_then(|moment| Stated::moment(moment, frame)) {
         return Some(stated);
     }
-    MOMENTS.iter().find_map(|anchor| {
-        line.match_indices(anchor)
-            .find_map(|(start, _)| after_anchor(line.get(start + anchor.len()..)?, frame))
-    })
+    SCANNERS.moments.find_iter(line).find_map(|found| after_anchor(line.get(found.end()..)?, frame))
 }
 
 fn after_anchor(rest: &str, frame: &Frame<'_>) -> Option<Stated> {
@@ -135,6 +140,22 @@ fn next_number(line: &str, from: usize) -> Option<usize> {
         digit && !inside
     })
 }
+
+/// The words of this file, ready to be found in one pass.
+struct Scanners {
+    anchors: AhoCorasick,
+    moments: AhoCorasick,
+}
+
+static SCANNERS: LazyLock<Scanners> = LazyLock::new(|| {
+    let scanner = |words: &[&str]| {
+        AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(words)
+            .expect("a handful of words is far below the automaton's limits")
+    };
+    Scanners { anchors: scanner(&ANCHORS), moments: scanner(&MOMENTS) }
+});
 
 /// A line without any of these states no time.
 const ANCHORS: [&str; 22] = [
