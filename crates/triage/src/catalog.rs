@@ -49,6 +49,29 @@ pub(crate) struct Plan {
     pub(crate) like: Vec<usize>,
     /// The packs that everybody consults.
     pub(crate) shared: Vec<usize>,
+    /// The zone of the provider's reset times without a zone.
+    pub(crate) zone: Option<TimeZone>,
+    /// Whether the provider's failures can hide in an answer with a good status.
+    hides_errors: bool,
+    /// Per pack: whether it is one of these.
+    consulted: Vec<bool>,
+}
+
+impl Plan {
+    fn new(packs: &[Pack], own: Vec<usize>, like: Vec<usize>, shared: Vec<usize>) -> Self {
+        let consulted = (0..packs.len())
+            .map(|pack| own.contains(&pack) || like.contains(&pack) || shared.contains(&pack));
+        let consulted = consulted.collect();
+        let its_own = || own.iter().filter_map(|pack| packs.get(*pack)).filter(|pack| pack.shared.is_none());
+        let zone = its_own().find_map(|pack| pack.zone.clone());
+        let hides_errors = its_own().any(|pack| pack.errors_in_200);
+        Self { own, like, shared, zone, hides_errors, consulted }
+    }
+
+    /// Whether a pack is consulted.
+    pub(crate) fn consults(&self, pack: u32) -> bool {
+        self.consulted.get(pack as usize).copied().unwrap_or_default()
+    }
 }
 
 impl Catalog {
@@ -79,7 +102,7 @@ impl Catalog {
         let ids: BTreeSet<_> = packs.iter().map(|pack| pack.id.clone()).collect();
         let plans = ids.into_iter().map(|id| (id.clone(), plan(&packs, users, &shared, &id))).collect();
         let everybody: Vec<_> = (0..users).filter(|pack| is_shared(&packs, *pack)).collect();
-        let unknown = Plan { own: everybody, like: Vec::new(), shared: shared.clone() };
+        let unknown = Plan::new(&packs, everybody, Vec::new(), shared.clone());
         let by = |texts: fn(&Pack) -> &Vec<String>| {
             packs
                 .iter()
@@ -136,8 +159,7 @@ impl Catalog {
     /// Whether a complete answer with a good status reports a failure after all. Only providers that are
     /// known to do so are looked at; for all others this costs nothing.
     pub fn success_looks_failed(&self, provider: &ProviderId, status: u16, body: &[u8]) -> bool {
-        let hides = |pack: &Pack| pack.id == *provider && pack.errors_in_200;
-        if !(200..300).contains(&status) || !self.0.packs.iter().any(hides) {
+        if !(200..300).contains(&status) || !self.0.plan(provider).hides_errors {
             return false;
         }
         reports_failure(body)
@@ -181,11 +203,6 @@ impl Layers {
             .filter(|(name, _)| stands_in(prose, name))
             .max_by_key(|(name, _)| name.len())
             .map(|(_, id)| id)
-    }
-
-    pub(crate) fn zone(&self, provider: &ProviderId) -> Option<&TimeZone> {
-        let id = self.resolve(provider.as_str())?;
-        self.packs.iter().filter(|pack| pack.id == *id).find_map(|pack| pack.zone.as_ref())
     }
 
     pub(crate) fn is_slow(&self, model: &str) -> bool {
@@ -260,5 +277,5 @@ fn plan(packs: &[Pack], users: usize, shared: &[usize], id: &ProviderId) -> Plan
         like.extend(fresh);
     }
     let shared = shared.iter().copied().filter(|pack| !own.contains(pack) && !like.contains(pack)).collect();
-    Plan { own, like, shared }
+    Plan::new(packs, own, like, shared)
 }

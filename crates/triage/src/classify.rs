@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 
 use crate::{
     Basis, Class, Evidence, Heals, ProviderId, Timestamp, Verdict,
-    catalog::{Catalog, Layers},
+    catalog::{Catalog, Layers, Plan},
     facts::{Facts, Value, View},
     fallback,
     matcher::{Failed, Scan, kind_holds},
@@ -29,12 +29,13 @@ impl Catalog {
 /// One failure against one catalog.
 pub(crate) struct Case<'c> {
     pub(crate) layers: &'c Layers,
-    pub(crate) provider: &'c ProviderId,
+    plan: &'c Plan,
     pub(crate) evidence: &'c Evidence,
     pub(crate) facts: &'c Facts<'c>,
     pub(crate) scan: Scan,
     pub(crate) quoted: bool,
     pub(crate) quoted_provider: Option<&'c ProviderId>,
+    quoted_plan: Option<&'c Plan>,
     now: Timestamp,
     heals: OnceCell<Option<Heals>>,
 }
@@ -53,7 +54,7 @@ impl<'c> Case<'c> {
         facts: &'c Facts<'c>,
         now: Timestamp,
     ) -> Self {
-        let scan = layers.matcher.scan(facts, evidence);
+        let mut scan = layers.matcher.scan(facts);
         let quoted = facts.is_quoted() || scan.quotes;
         let named = facts.layers.iter().rev().find_map(|layer| layer.provider.as_deref());
         let quoted_provider = if quoted {
@@ -66,7 +67,22 @@ impl<'c> Case<'c> {
         } else {
             None
         };
-        Self { layers, provider, evidence, facts, scan, quoted, quoted_provider, now, heals: OnceCell::new() }
+        let plan = layers.plan(provider);
+        let quoted_plan = quoted_provider.map(|provider| layers.plan(provider));
+        let consulted = |pack| plan.consults(pack) || quoted_plan.is_some_and(|plan| plan.consults(pack));
+        layers.matcher.find_candidates(&mut scan, facts, evidence, &consulted);
+        Self {
+            layers,
+            plan,
+            evidence,
+            facts,
+            scan,
+            quoted,
+            quoted_provider,
+            quoted_plan,
+            now,
+            heals: OnceCell::new(),
+        }
     }
 
     /// The verdict; `tried` is told of every rule that was looked at.
@@ -87,12 +103,12 @@ impl<'c> Case<'c> {
 
     /// The rules that need something to be said.
     fn spoken(&self, tried: &mut dyn FnMut(Trial<'c>)) -> Option<(u32, &'c Rule)> {
-        let plan = self.layers.plan(self.provider);
+        let plan = self.plan;
         let whole = View::WHOLE;
         let inner = self.facts.inner_view();
         self.stage(&plan.own, whole, false, tried)
             .or_else(|| {
-                let quoted = self.layers.plan(self.quoted_provider?);
+                let quoted = self.quoted_plan?;
                 let view = inner.unwrap_or(whole);
                 self.stage(&quoted.own, view, false, tried)
                     .or_else(|| self.stage(&quoted.like, view, false, tried))
@@ -106,7 +122,7 @@ impl<'c> Case<'c> {
 
     /// The rules that only know a status, an exit code or a shape.
     fn bare(&self, tried: &mut dyn FnMut(Trial<'c>)) -> Option<(u32, &'c Rule)> {
-        let plan = self.layers.plan(self.provider);
+        let plan = self.plan;
         [&plan.own, &plan.like, &plan.shared]
             .into_iter()
             .find_map(|packs| self.stage(packs, View::WHOLE, true, tried))
@@ -187,7 +203,8 @@ impl<'c> Case<'c> {
     }
 
     pub(crate) fn heals(&self) -> Option<&Heals> {
-        let zone = self.layers.zone(self.provider).or_else(|| self.layers.zone(self.quoted_provider?));
+        let quoted = || self.quoted_plan.and_then(|plan| plan.zone.as_ref());
+        let zone = self.plan.zone.as_ref().or_else(quoted);
         let frame = Frame { now: self.now, zone };
         self.heals.get_or_init(|| reset::heals(self.facts, self.evidence, &frame)).as_ref()
     }

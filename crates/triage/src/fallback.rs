@@ -149,7 +149,8 @@ pub(crate) fn stated_limit(class: Class, facts: &Facts<'_>) -> Option<u64> {
         | Class::Unknown => return None,
     };
     words.iter().find_map(|word| {
-        let (_, rest) = facts.text.split_once(word)?;
+        let at = memchr::memmem::find(facts.text.as_bytes(), word.as_bytes())?;
+        let rest = facts.text.get(at + word.len()..)?;
         let rest = rest.trim_start_matches([' ', ':', '=', '(', '[']);
         let digits: String =
             rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').filter(|c| *c != ',').collect();

@@ -20,6 +20,8 @@ pub(crate) struct Matcher {
     tokens: HashMap<Box<str>, u32>,
     armed: Vec<Armed>,
     packs: Vec<Range<u32>>,
+    /// The pack of every rule.
+    pack_of: Vec<u32>,
     /// Rules by the phrase, token or header that triggers them.
     by_phrase: Vec<Vec<u32>>,
     by_token: Vec<Vec<u32>>,
@@ -41,15 +43,44 @@ struct Armed {
 }
 
 /// What one scan of one failure found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// Per phrase: the layers where it stands, as bits.
-    phrases: Vec<u32>,
-    /// Per token: the layers where it stands, and where it is type-like.
-    tokens: Vec<(u32, u32)>,
+    /// Phrases that were found, and in which layers (as bits).
+    phrases: Hits,
+    /// Tokens that were found, likewise.
+    tokens: Hits,
+    /// Type-like tokens that were found, likewise.
+    kinds: Hits,
     candidates: Vec<u32>,
     /// Whether a relay's own words show that it quotes somebody.
     pub(crate) quotes: bool,
+}
+
+/// Literals by number with the layers where they stand; few, so a sorted list.
+#[derive(Debug, Default)]
+struct Hits(Vec<(u32, u32)>);
+
+impl Hits {
+    fn add(&mut self, number: u32, bit: u32) {
+        if self.0.last() != Some(&(number, bit)) {
+            self.0.push((number, bit));
+        }
+    }
+
+    /// Sorts the hits and joins those of the same literal.
+    fn settle(&mut self) {
+        self.0.sort_unstable();
+        self.0.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            kept.1 |= if same { next.1 } else { 0 };
+            same
+        });
+    }
+
+    fn has(&self, number: u32, mask: u32) -> bool {
+        let found = self.0.binary_search_by_key(&number, |(number, _)| *number);
+        found.is_ok_and(|at| self.0.get(at).is_some_and(|(_, layers)| layers & mask != 0))
+    }
 }
 
 /// Why a rule did not match: the first condition that failed.
@@ -77,71 +108,71 @@ impl Matcher {
     }
 
     /// Scans a failure for all phrases and tokens.
-    pub(crate) fn scan(&self, facts: &Facts<'_>, evidence: &Evidence) -> Scan {
-        let mut scan = Scan {
-            phrases: vec![0; self.by_phrase.len()],
-            tokens: vec![(0, 0); self.by_token.len()],
-            candidates: Vec::with_capacity(32),
-            quotes: false,
-        };
+    pub(crate) fn scan(&self, facts: &Facts<'_>) -> Scan {
+        let mut scan = Scan::default();
         let mut layer = 0;
         for found in self.automaton.find_overlapping_iter(&facts.text) {
             while facts.layers.get(layer).is_some_and(|layer| layer.words.end < found.end()) {
                 layer += 1;
             }
-            self.hit(&mut scan, found.pattern().as_usize(), 1 << layer.min(Facts::LAYERS));
+            scan.phrases.add(found.pattern().as_u32(), 1 << layer.min(Facts::LAYERS));
         }
-        for found in self.automaton.find_overlapping_iter(&facts.code_words) {
-            self.hit(&mut scan, found.pattern().as_usize(), View::CODES.0);
-        }
-        for found in self.automaton.find_overlapping_iter(&facts.page) {
-            self.hit(&mut scan, found.pattern().as_usize(), PAGE);
+        for (text, bit) in [(&facts.code_words, View::CODES.0), (&facts.page, PAGE)] {
+            for found in self.automaton.find_overlapping_iter(text) {
+                scan.phrases.add(found.pattern().as_u32(), bit);
+            }
         }
         for token in &facts.tokens {
-            let Some(number) = self.tokens.get(token.text.as_str()).map(|number| *number as usize) else {
-                continue;
-            };
-            let bit = 1 << token.layer;
-            if let Some(slot) = scan.tokens.get_mut(number) {
-                if slot.0 == 0 {
-                    scan.candidates.extend(self.by_token.get(number).into_iter().flatten());
+            if let Some(number) = self.tokens.get(token.text.as_str()) {
+                scan.tokens.add(*number, 1 << token.layer);
+                if token.is_type {
+                    scan.kinds.add(*number, 1 << token.layer);
                 }
-                *slot = (slot.0 | bit, slot.1 | if token.is_type { bit } else { 0 });
             }
         }
-        if !self.by_header.is_empty() {
-            for (name, _) in evidence.headers.iter().chain(&facts.nested_headers) {
-                scan.candidates.extend(self.by_header.get(name.as_str()).into_iter().flatten());
-            }
-        }
-        scan.candidates.sort_unstable();
-        scan.candidates.dedup();
-        scan.quotes = self.quote_phrases.iter().any(|phrase| scan.phrase(*phrase, View::WHOLE.0))
-            || self.quote_tokens.iter().any(|token| scan.code(*token, View::WHOLE.0));
+        scan.phrases.settle();
+        scan.tokens.settle();
+        scan.kinds.settle();
+        scan.quotes = self.quote_phrases.iter().any(|phrase| scan.phrases.has(*phrase, View::WHOLE.0))
+            || self.quote_tokens.iter().any(|token| scan.tokens.has(*token, View::WHOLE.0));
         scan
     }
 
-    fn hit(&self, scan: &mut Scan, phrase: usize, bit: u32) {
-        if let Some(slot) = scan.phrases.get_mut(phrase) {
-            if *slot == 0 {
-                scan.candidates.extend(self.by_phrase.get(phrase).into_iter().flatten());
-            }
-            *slot |= bit;
-        }
+    /// Collects the rules that something triggers, of the packs that are consulted.
+    pub(crate) fn find_candidates(
+        &self,
+        scan: &mut Scan,
+        facts: &Facts<'_>,
+        evidence: &Evidence,
+        consulted: &dyn Fn(u32) -> bool,
+    ) {
+        let by_phrase = scan.phrases.0.iter().filter_map(|(number, _)| self.by_phrase.get(*number as usize));
+        let by_token = scan.tokens.0.iter().filter_map(|(number, _)| self.by_token.get(*number as usize));
+        let headers = evidence.headers.iter().chain(&facts.nested_headers);
+        let by_header = headers.filter_map(|(name, _)| self.by_header.get(name.as_str()));
+        let triggered = by_phrase.chain(by_token).chain(by_header).flatten().copied();
+        let in_a_consulted_pack =
+            |rule: &u32| self.pack_of.get(*rule as usize).is_some_and(|pack| consulted(*pack));
+        scan.candidates = triggered.filter(in_a_consulted_pack).collect();
+        scan.candidates.sort_unstable();
+        scan.candidates.dedup();
     }
 
-    /// The rules of a pack that may match, in their order.
-    pub(crate) fn candidates(&self, scan: &Scan, pack: usize) -> Vec<(u32, usize)> {
-        let Some(range) = self.packs.get(pack) else {
-            return Vec::new();
-        };
+    /// The rules of a pack that may match, in their order: their number here and their place in the pack.
+    pub(crate) fn candidates(&self, scan: &Scan, pack: usize) -> impl Iterator<Item = (u32, usize)> {
+        let range = self.packs.get(pack).cloned().unwrap_or_default();
         let start = scan.candidates.partition_point(|rule| *rule < range.start);
         let end = scan.candidates.partition_point(|rule| *rule < range.end);
-        let triggered = scan.candidates.get(start..end).unwrap_or_default();
-        let mut rules: Vec<_> =
-            triggered.iter().chain(self.untriggered.get(pack).into_iter().flatten()).collect();
-        rules.sort_unstable();
-        rules.into_iter().map(|rule| (*rule, (*rule - range.start) as usize)).collect()
+        let mut triggered = scan.candidates.get(start..end).unwrap_or_default().iter().copied().peekable();
+        let mut others = self.untriggered.get(pack).into_iter().flatten().copied().peekable();
+        std::iter::from_fn(move || {
+            let next = match (triggered.peek(), others.peek()) {
+                (Some(one), Some(other)) if one < other => triggered.next(),
+                (_, Some(_)) => others.next(),
+                (_, None) => triggered.next(),
+            };
+            next.map(|rule| (rule, (rule - range.start) as usize))
+        })
     }
 
     /// Whether the literals of a rule stand in a view; the first condition that fails otherwise.
@@ -156,19 +187,19 @@ impl Matcher {
             return Err("rule");
         };
         let mask = if body.contains(&BodyShape::Html) { view.0 | PAGE } else { view.0 & !PAGE };
-        if !armed.codes.is_empty() && !armed.codes.iter().any(|token| scan.code(*token, mask)) {
+        if !armed.codes.is_empty() && !armed.codes.iter().any(|token| scan.tokens.has(*token, mask)) {
             return Err("code");
         }
-        if !armed.types.is_empty() && !armed.types.iter().any(|token| scan.kind(*token, mask)) {
+        if !armed.types.is_empty() && !armed.types.iter().any(|token| scan.kinds.has(*token, mask)) {
             return Err("type");
         }
-        if !armed.all.iter().all(|phrase| scan.phrase(*phrase, mask)) {
+        if !armed.all.iter().all(|phrase| scan.phrases.has(*phrase, mask)) {
             return Err("all");
         }
-        if !armed.any.is_empty() && !armed.any.iter().any(|phrase| scan.phrase(*phrase, mask)) {
+        if !armed.any.is_empty() && !armed.any.iter().any(|phrase| scan.phrases.has(*phrase, mask)) {
             return Err("any");
         }
-        if armed.none.iter().any(|phrase| scan.phrase(*phrase, mask)) {
+        if armed.none.iter().any(|phrase| scan.phrases.has(*phrase, mask)) {
             return Err("none");
         }
         Ok(())
@@ -181,24 +212,10 @@ impl Matcher {
         let found = |numbers: &[u32], texts: &'r [String], there: &dyn Fn(u32) -> bool| {
             numbers.iter().zip(texts).find(|(number, _)| there(**number)).map(|(_, text)| text.as_str())
         };
-        found(&armed.codes, &rule.when.codes, &|token| scan.code(token, any))
-            .or_else(|| found(&armed.types, &rule.when.types, &|token| scan.kind(token, any)))
-            .or_else(|| found(&armed.any, &rule.when.any, &|phrase| scan.phrase(phrase, any)))
+        found(&armed.codes, &rule.when.codes, &|token| scan.tokens.has(token, any))
+            .or_else(|| found(&armed.types, &rule.when.types, &|token| scan.kinds.has(token, any)))
+            .or_else(|| found(&armed.any, &rule.when.any, &|phrase| scan.phrases.has(phrase, any)))
             .or_else(|| rule.when.all.iter().max_by_key(|phrase| phrase.len()).map(String::as_str))
-    }
-}
-
-impl Scan {
-    fn phrase(&self, number: u32, mask: u32) -> bool {
-        self.phrases.get(number as usize).is_some_and(|layers| layers & mask != 0)
-    }
-
-    fn code(&self, number: u32, mask: u32) -> bool {
-        self.tokens.get(number as usize).is_some_and(|(layers, _)| layers & mask != 0)
-    }
-
-    fn kind(&self, number: u32, mask: u32) -> bool {
-        self.tokens.get(number as usize).is_some_and(|(_, layers)| layers & mask != 0)
     }
 }
 
@@ -321,8 +338,11 @@ impl Builder {
             .dense_depth(4)
             .build(phrases.iter().map(|(text, _)| text.as_bytes()))
             .expect("the phrases of all packs are far below the automaton's limits");
+        let pack_of =
+            (0u32..).zip(&self.packs).flat_map(|(pack, rules)| rules.clone().map(move |_| pack)).collect();
         Matcher {
             automaton,
+            pack_of,
             tokens: self.literals.tokens,
             armed: self.armed,
             packs: self.packs,

@@ -6,6 +6,9 @@
 
 /// A text without the secrets in it.
 pub fn redact(text: &str) -> String {
+    if !text.bytes().any(|byte| byte.is_ascii_digit() || byte == b'@') && text.len() < 24 {
+        return text.to_owned();
+    }
     let mut redacted = String::with_capacity(text.len());
     let mut announced = false;
     let mut rest = text;

@@ -83,21 +83,23 @@ pub(super) fn error_words(text: &str) -> impl Iterator<Item = &str> {
 /// Appends a code as words, one a line: `InsufficientG1Credits` and `insufficient_g1_credits` are both
 /// `insufficient g1 credits`.
 pub(super) fn spell_out(code: &str, words: &mut String) {
-    let mut before = ' ';
-    let mut characters = code.chars().peekable();
-    while let Some(character) = characters.next() {
-        let next_is_small = characters.peek().is_some_and(char::is_ascii_lowercase);
-        let begins = character.is_ascii_uppercase()
-            && (before.is_ascii_lowercase()
-                || before.is_ascii_digit()
-                || before.is_ascii_uppercase() && next_is_small);
-        if begins || matches!(character, '_' | '-' | '.' | '/' | ':') {
-            words.push(' ');
-        }
-        if !matches!(character, '_' | '-' | '.' | '/' | ':') {
+    let mut before = b' ';
+    for (at, character) in code.char_indices() {
+        let Ok(byte) = u8::try_from(character) else {
             words.extend(character.to_lowercase());
+            continue;
+        };
+        if matches!(byte, b'_' | b'-' | b'.' | b'/' | b':') {
+            words.push(' ');
+        } else {
+            let next_is_small = || code.as_bytes().get(at + 1).is_some_and(u8::is_ascii_lowercase);
+            let ends_a_word = before.is_ascii_lowercase() || before.is_ascii_digit();
+            if byte.is_ascii_uppercase() && (ends_a_word || before.is_ascii_uppercase() && next_is_small()) {
+                words.push(' ');
+            }
+            words.push(char::from(byte.to_ascii_lowercase()));
         }
-        before = character;
+        before = byte;
     }
     words.push('\n');
 }

@@ -30,37 +30,37 @@ pub(super) fn stated(text: &str, frame: &Frame<'_>) -> Stated {
 
 /// The wait of the first number that a word of waiting stands before (or after).
 fn wait(line: &str) -> Option<f64> {
-    let mut at = 0;
-    while let Some(start) = next_number(line, at) {
-        let rest = line.get(start..)?;
-        let digits = duration::number(rest).map_or(1, |(_, length)| length);
-        at = start + digits.max(1);
-        let before = without_filler(line.get(..start)?);
-        if let Some((seconds, length)) = duration::parse(rest) {
-            let after = rest.get(length..)?.trim_start();
-            if WAITS.iter().any(|word| before.ends_with(word))
-                || AFTERS.iter().any(|word| after.starts_with(word))
-            {
-                return Some(seconds);
-            }
-            at = start + length;
-        } else if BARE.iter().any(|word| before.ends_with(word)) {
-            let (seconds, length) = duration::number(rest)?;
-            let after = rest.get(length..)?;
-            let counts = after.trim_start().starts_with(char::is_alphabetic);
-            if !counts
-                && !after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-' || c == '/' || c == ':')
-            {
-                return Some(seconds);
-            }
-        }
-    }
-    None
+    SCANNERS.waits.find_iter(line).find_map(|found| wait_after(line, found.start()..found.end())).or_else(
+        || {
+            let stands_after = SCANNERS.afters.find_iter(line).map(|found| found.start());
+            stands_after.filter_map(|at| wait_before(line.get(..at)?)).next()
+        },
+    )
 }
 
-fn without_filler(before: &str) -> &str {
+/// `in 20s`, `after about 9 seconds`; after some words a bare number is seconds.
+fn wait_after(line: &str, word: std::ops::Range<usize>) -> Option<f64> {
+    let rest = line.get(word.end..)?.trim_start_matches([' ', ':']);
+    let rest = FILLERS.iter().find_map(|filler| rest.strip_prefix(filler)).unwrap_or(rest).trim_start();
+    if let Some((seconds, _)) = duration::parse(rest) {
+        return Some(seconds);
+    }
+    let bare = line.get(word)?;
+    let (seconds, length) = duration::number(rest).filter(|_| bare.ends_with("after"))?;
+    let after = rest.get(length..)?;
+    let counts = after.trim_start().starts_with(char::is_alphabetic);
+    let longer = after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-' || c == '/');
+    (!counts && !longer).then_some(seconds)
+}
+
+/// `46 seconds before retrying`, `30 秒后重试`.
+fn wait_before(before: &str) -> Option<f64> {
     let before = before.trim_end();
-    FILLERS.iter().find_map(|filler| before.strip_suffix(filler)).map_or(before, str::trim_end)
+    let start = before.char_indices().rev().take(24).filter(|(_, c)| c.is_ascii_digit()).map(|(at, _)| at);
+    let start = start.filter(|at| next_number(before, *at) == Some(*at)).min()?;
+    duration::parse(before.get(start..)?)
+        .filter(|(_, length)| start + length == before.len())
+        .map(|(seconds, _)| seconds)
 }
 
 fn moment(line: &str, frame: &Frame<'_>) -> Option<Stated> {
@@ -68,21 +68,18 @@ fn moment(line: &str, frame: &Frame<'_>) -> Option<Stated> {
         return Some(stated);
     }
     // A full date may stand on either side of its word.
-    let mut at = 0;
-    while let Some(start) = next_number(line, at) {
+    for start in
+        SCANNERS.years.find_iter(line.as_bytes()).filter(|start| next_number(line, *start) == Some(*start))
+    {
         let rest = line.get(start..)?;
-        at = start + rest.bytes().take_while(u8::is_ascii_digit).count().max(1);
-        if at == start + 4
-            && rest.get(4..).is_some_and(|rest| rest.starts_with(['-', '/', '年']))
+        if rest.get(4..).is_some_and(|rest| rest.starts_with(['-', '/', '年']))
             && let Some(stated) = clock::moment(rest, frame).and_then(|moment| Stated::moment(moment, frame))
         {
             return Some(stated);
         }
     }
-    let next_day = DAYS
-        .iter()
-        .find_map(|word| line.find(word))
-        .and_then(|start| clock::moment(line.get(start..)?, frame));
+    let next_day =
+        SCANNERS.days.find(line).and_then(|found| clock::moment(line.get(found.start()..)?, frame));
     if let Some(stated) = next_day.and_then(|moment| Stated::moment(moment, frame)) {
         return Some(stated);
     }
@@ -144,7 +141,11 @@ fn next_number(line: &str, from: usize) -> Option<usize> {
 /// The words of this file, ready to be found in one pass.
 struct Scanners {
     anchors: AhoCorasick,
+    waits: AhoCorasick,
+    afters: AhoCorasick,
     moments: AhoCorasick,
+    days: AhoCorasick,
+    years: memchr::memmem::Finder<'static>,
 }
 
 static SCANNERS: LazyLock<Scanners> = LazyLock::new(|| {
@@ -154,7 +155,14 @@ static SCANNERS: LazyLock<Scanners> = LazyLock::new(|| {
             .build(words)
             .expect("a handful of words is far below the automaton's limits")
     };
-    Scanners { anchors: scanner(&ANCHORS), moments: scanner(&MOMENTS) }
+    Scanners {
+        anchors: scanner(&ANCHORS),
+        waits: scanner(&WAITS),
+        afters: scanner(&AFTERS),
+        moments: scanner(&MOMENTS),
+        days: scanner(&DAYS),
+        years: memchr::memmem::Finder::new("20"),
+    }
 });
 
 /// A line without any of these states no time.
@@ -183,23 +191,23 @@ const ANCHORS: [&str; 22] = [
     "次日",
 ];
 /// Words that a wait follows.
-const WAITS: [&str; 34] = [
+const WAITS: [&str; 29] = [
     "again in",
     "again after",
     "again within",
     "retry in",
     "retry after",
     "retry-after",
-    "retry-after:",
     "retrying in",
     "retry_after",
-    "retry_after:",
     "wait",
     "wait for",
+    "waiting",
     "reset in",
     "resets in",
     "reset after",
     "resets after",
+    "reset time",
     "refresh in",
     "refreshes in",
     "renews in",
@@ -208,16 +216,11 @@ const WAITS: [&str; 34] = [
     "back in",
     "cooldown for",
     "cool down for",
-    "reset in:",
-    "resets in:",
     "请在",
     "请等待",
     "等待",
     "将在",
     "请于",
-    "reset time:",
-    "retry after:",
-    "waiting",
 ];
 /// Words that follow a wait.
 const AFTERS: [&str; 9] = [
@@ -231,9 +234,6 @@ const AFTERS: [&str; 9] = [
     "后可",
     "之后",
 ];
-/// Words after which a bare number is seconds.
-const BARE: [&str; 6] =
-    ["retry after", "retry-after", "retry-after:", "retry_after", "retry_after:", "retry after:"];
 const FILLERS: [&str; 9] =
     ["about", "approximately", "around", "at least", "up to", "another", "~", "约", ":"];
 /// Words that a moment follows.
