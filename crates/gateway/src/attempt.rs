@@ -80,8 +80,14 @@ impl Journey {
         let freshness = if attempt.fresh_connection { Freshness::Fresh } else { Freshness::Pooled };
         match route.outlet.upstream.send(request, freshness, by).await {
             Err(broken) => self.broken(&broken),
-            Ok(exchange) if exchange.head.status.is_success() => self.succeeded(exchange, attempt, by).await,
-            Ok(exchange) => self.refused(exchange, route, by).await,
+            Ok(exchange) => {
+                self.read_windows(&exchange.head);
+                if exchange.head.status.is_success() {
+                    self.succeeded(exchange, attempt, by).await
+                } else {
+                    self.refused(exchange, route, by).await
+                }
+            }
         }
     }
 

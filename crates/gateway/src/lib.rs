@@ -55,6 +55,7 @@ mod shared;
 mod stock;
 mod upstream;
 mod waiting;
+mod windows;
 
 pub use ask::{Ask, Silence, Told, Whom};
 pub use gateway::{Control, Gateway, Running, StartError};

@@ -12,4 +12,5 @@ mod objects;
 mod pass_through;
 mod routes;
 mod streams;
+mod windows;
 mod world;

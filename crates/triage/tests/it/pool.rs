@@ -4,7 +4,7 @@ use backstop_triage::{
     Class::{self, *},
     KeyId, ModelId, ProviderId, QuotaSnapshot, QuotaWindow, Scope, Settings, Timestamp, Verdict, Window,
     cascade::{Action, Attempt, Outcome},
-    pool::{Change, Deed, Notice, Permit, Pool, ProbeKind, ProbeResult, Probes, SavedState, Subject, Wish},
+    pool::{Change, Deed, Notice, Permit, ProbeKind, ProbeResult, Probes, SavedState, Subject, Wish},
     settings::{Rotation, Sticky},
 };
 use expect_test::expect;
@@ -22,15 +22,13 @@ fn pick(world: &mut World) -> Option<Permit> {
 fn verdict_of(reply: Reply) -> Verdict {
     match reply {
         Reply::Fail { verdict, .. } => verdict,
-        Reply::Answer | Reply::Leave => {
-            Verdict::new(Unknown, Scope::Request, "", backstop_triage::Basis::Nothing)
-        }
+        Answer | Reply::Leave => Verdict::new(Unknown, Scope::Request, "", backstop_triage::Basis::Nothing),
     }
 }
 
 fn settle(world: &mut World, permit: Permit, reply: Reply) {
     match reply {
-        Reply::Answer => world.pool.settle(permit, None, world.now),
+        Answer => world.pool.settle(permit, None, world.now),
         Reply::Leave => drop(permit),
         Reply::Fail { verdict, status, .. } => world.pool.settle(permit, Some((&verdict, status)), world.now),
     }
@@ -216,7 +214,7 @@ fn more_than_three_errors_in_a_row_make_a_key_unstable() {
 
 // How long a rest is
 
-fn rest_after(prepare: impl FnOnce(&mut World), failure: Reply) -> String {
+fn rest_after(prepare: impl FnOnce(&mut World), failure: &Reply) -> String {
     let mut world = World::with_keys(1);
     prepare(&mut world);
     world.ask(|_| failure.clone());
@@ -245,16 +243,16 @@ fn a_full_window_rests_by_the_first_source_that_knows() {
         world.pass(4 * DAY);
     };
     let mut story = String::new();
-    story += &rest_after(five_hours, quota());
-    story += &rest_after(full_week, quota());
-    story += &rest_after(five_hours, quota().stated(4 * HOUR));
-    story += &rest_after(nothing, quota().stated(HOUR));
-    story += &rest_after(nothing, quota().said(900));
-    story += &rest_after(nothing, quota().said(5 * HOUR));
-    story += &rest_after(nothing, fail(QuotaExhausted, Scope::Key).window(Window::Monthly));
-    story += &rest_after(succeeded_4_days_ago, fail(QuotaExhausted, Scope::Key).window(Window::Monthly));
-    story += &rest_after(nothing, quota());
-    story += &rest_after(nothing, quota().stated(90 * DAY));
+    story += &rest_after(five_hours, &quota());
+    story += &rest_after(full_week, &quota());
+    story += &rest_after(five_hours, &quota().stated(4 * HOUR));
+    story += &rest_after(nothing, &quota().stated(HOUR));
+    story += &rest_after(nothing, &quota().said(900));
+    story += &rest_after(nothing, &quota().said(5 * HOUR));
+    story += &rest_after(nothing, &fail(QuotaExhausted, Scope::Key).window(Window::Monthly));
+    story += &rest_after(succeeded_4_days_ago, &fail(QuotaExhausted, Scope::Key).window(Window::Monthly));
+    story += &rest_after(nothing, &quota());
+    story += &rest_after(nothing, &quota().stated(90 * DAY));
     expect![[r#"
         1 resting for 2.0h (quota_exhausted, snapshot)
         1 resting for 3.0d (quota_exhausted, snapshot)
