@@ -37,6 +37,7 @@ mod housekeeping;
 mod ingress;
 mod intake;
 mod line;
+mod mask;
 mod meters;
 mod metrics;
 mod mount;

@@ -16,6 +16,7 @@ use std::{
 use backstop_dialect::{ClientError, EventKind, Framing, StreamReader, error_event, keepalive};
 use backstop_triage::{Basis, Class, Evidence, Fault, Kind, Scope, Verdict, cascade::Progress};
 use bytes::Bytes;
+use http::HeaderMap;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::{attempt::Opened, drive::Journey, objects, refuse, reply::CutShort, upstream::Answer};
@@ -171,7 +172,7 @@ impl Relay {
     fn failed_inside(&mut self) {
         let text =
             self.reader.error().map(|error| String::from_utf8_lossy(error).into_owned()).unwrap_or_default();
-        let evidence = Evidence { kind: Kind::Stream { status: 200 }, text, ..Evidence::default() };
+        let evidence = self.journey.evidence(Kind::Stream { status: 200 }, &HeaderMap::new(), text);
         self.fail(|journey| journey.failed(&evidence, Progress::Committed, Some(200)));
     }
 

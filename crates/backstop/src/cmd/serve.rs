@@ -194,9 +194,9 @@ impl<'f> Seen<'f> {
         Self { file, state: file.and_then(state) }
     }
 
-    /// Whether it has changed since; a file that is gone for a moment has not.
+    /// Whether it has changed since. A file that is gone or empty for a moment has not: somebody is writing it.
     fn changed(&mut self) -> bool {
-        let Some(found) = self.file.and_then(state) else { return false };
+        let Some(found) = self.file.and_then(state).filter(|(_, length)| *length > 0) else { return false };
         let before = self.state.replace(found);
         before != Some(found)
     }

@@ -7,6 +7,7 @@ mod bad_input;
 mod connections;
 mod failover;
 mod health;
+mod hostile;
 mod life;
 mod objects;
 mod pass_through;
