@@ -3,7 +3,7 @@
 use backstop_triage::{
     Class::{self, *},
     KeyId, ModelId, ProviderId, QuotaSnapshot, QuotaWindow, Scope, Settings, Timestamp, Verdict, Window,
-    cascade::{Action, Attempt, Outcome},
+    cascade::{Action, Attempt, Outcome, Progress},
     pool::{Change, Deed, Notice, Permit, ProbeKind, ProbeResult, Probes, SavedState, Subject, Wish},
     settings::{Rotation, Sticky},
 };
@@ -402,6 +402,35 @@ fn a_free_test_decides_over_a_quarantined_key() {
         2 disabled (auth_error, test)
     "#]]
     .assert_eq(&story);
+}
+
+#[test]
+fn a_test_that_passes_does_not_undo_what_was_proven_meanwhile() {
+    let mut world = world_with_probes(1);
+    let mut slow = world.request(vec![leg("p", &["m"])], world.limits());
+    assert!(matches!(slow.next(&mut world.pool, world.now), Action::Attempt(_)));
+    world.ask(|_| fail(AuthError, Scope::Key));
+    let probe = world.pool.poll_probe(world.now).expect("a test is due");
+    let verdict = verdict_of(fail(AuthError, Scope::Key).proven());
+    let outcome = Outcome::Failed { verdict, progress: Progress::Rejected, status: Some(401) };
+    slow.report(outcome, &mut world.pool, world.now);
+    world.pool.probe_result(&probe, ProbeResult::Passed, world.now);
+    expect![[r#"
+        1 disabled (auth_error, verdict)
+    "#]]
+    .assert_eq(&world.keys());
+}
+
+#[test]
+fn a_monthly_cycle_that_nobody_stated_rests_the_key_and_not_its_account() {
+    let mut world = account_world(2);
+    world.ask(once(fail(QuotaExhausted, Scope::Account).window(Window::Monthly)));
+    expect![[r#"
+        1 resting for 10.0d (quota_exhausted, monthlycycle)
+        2 active
+        99 active
+    "#]]
+    .assert_eq(&world.keys());
 }
 
 #[test]
