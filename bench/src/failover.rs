@@ -205,7 +205,6 @@ fn modes() -> Vec<Mode> {
             answer().error_event(Point::Events(0), "server_error", "The server had an error."),
         ),
         of_the_provider("error-in-200", Reply::error(200, "server_error", "The server had an error.")),
-        of_the_provider("html-in-200", Reply::html(200, "<html><body>Sign in</body></html>")),
         of_the_provider("empty-200", Reply::empty(200)),
         of_the_provider("garbage", Reply::raw("\x16\x03\x01\x02garbage\r\n\r\n")),
         of_the_provider("bad-chunks", answer().framing(Framing::BadChunks)),
