@@ -13,6 +13,7 @@ use backstop_faultd::{Client, Faultd, Framing, How, Point, Reply, Script, key};
 
 use crate::programs::{CLIENT_KEY, Ground, Target};
 use crate::results::{Results, Sample, percentile};
+use crate::rounds::Meter;
 
 /// One way to fail.
 struct Mode {
@@ -66,7 +67,10 @@ pub(crate) async fn measure(ground: &Ground, results: &mut Results) -> Result<St
     results.add("dead_at_once", &gateway.name, sample(at_once));
     let forged = cut_late(&gateway).await?;
     results.add("forged", &gateway.name, sample(forged as f64));
-    results.add("failover", &gateway.name, sample(first_byte(&gateway).await?));
+    let meter = Meter::start(ground, &gateway)?;
+    let value = first_byte(&gateway).await?;
+    let foreign = meter.read()?.foreign();
+    results.add("failover", &gateway.name, Sample { round: 0, value, foreign });
     Ok(text)
 }
 
