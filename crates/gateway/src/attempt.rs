@@ -255,12 +255,13 @@ impl Journey {
     fn ended_early(&mut self, mut opened: Box<Opened>) -> Step {
         opened.reader.finish();
         match opened.look() {
-            Look::Content => self.show(opened),
+            Look::Content if opened.reader.has_ended() => self.show(opened),
             Look::Failed => self.failed_in_stream(&opened),
             Look::More if opened.reader.has_ended() || opened.held.pieces.is_empty() => {
                 self.nothing_came(&opened.head)
             }
-            Look::More => {
+            // Nobody has seen any of it, so the whole answer can be had elsewhere.
+            Look::Content | Look::More => {
                 self.cut_short(Fault::IncompleteBody, "the stream ended early", &opened.held.pieces)
             }
         }

@@ -29,6 +29,8 @@ pub(crate) struct Relay {
     reader: StreamReader,
     framing: Framing,
     state: State,
+    /// Half of an event that never ended is with the client.
+    half_is_out: bool,
     idle_timeout: Duration,
     /// How long the client may hear nothing; zero is for ever.
     keepalive: Duration,
@@ -62,6 +64,7 @@ impl Relay {
             reader: opened.reader,
             framing: opened.framing,
             state: State::Flowing,
+            half_is_out: false,
             idle_timeout,
             keepalive,
             heard: now,
@@ -143,8 +146,7 @@ impl Relay {
     fn ended(&mut self, fault: Option<(Fault, String)>) {
         let at = self.reader.has_ended();
         if !at && fault.is_none() {
-            self.reader.finish();
-            while self.state == State::Flowing && self.take_in() {}
+            self.finish_reading();
             if self.state != State::Flowing {
                 return;
             }
@@ -159,6 +161,23 @@ impl Relay {
         let evidence = self.journey.evidence_of(fault, 0);
         self.journey.record.detail(&detail);
         self.fail(|journey| journey.failed(&evidence, Progress::Committed, None));
+    }
+
+    /// The body ended in order. An event without its end counts if it is the last one of a whole answer; else half of
+    /// it would be read together with the error event that follows.
+    fn finish_reading(&mut self) {
+        let half_is_out = self.reader.is_mid_event();
+        self.reader.finish();
+        if self.reader.has_ended() {
+            while self.state == State::Flowing && self.take_in() {}
+            return;
+        }
+        self.half_is_out = half_is_out;
+        while let Some(passage) = self.reader.pop() {
+            if passage.kind == EventKind::Error {
+                return self.failed_inside();
+            }
+        }
     }
 
     fn complete(&mut self) {
@@ -192,7 +211,7 @@ impl Relay {
     }
 
     fn speak(&mut self, error: &ClientError) {
-        if self.reader.is_mid_event() {
+        if self.half_is_out || self.reader.is_mid_event() {
             // Half of a huge event is with the client already; an event of ours would be read as its rest.
             return;
         }
