@@ -11,11 +11,13 @@ pub mod actions;
 mod added;
 mod api;
 pub mod app;
+mod assets;
 mod credentials;
 mod door;
 pub mod events;
 pub mod live;
 mod models_cache;
+mod pages;
 pub mod problem;
 pub mod running;
 
@@ -59,6 +61,11 @@ impl Dashboard {
     /// Whether a request carries the right to administer.
     pub fn is_admin(&self, headers: &HeaderMap) -> bool {
         door::is_admin(&self.app, headers)
+    }
+
+    /// The path and fragment that sign a person in, once and within ten minutes.
+    pub fn sign_in_path(&self) -> String {
+        format!("/sign-in#{}", self.app.credentials.make_link(self.app.live.now()).expose())
     }
 
     /// The description of the API.

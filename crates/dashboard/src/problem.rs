@@ -51,6 +51,21 @@ impl Problem {
         Self { kind, title, status, code, detail, errors: Vec::new(), retry_after: None }
     }
 
+    /// The kind in a few words.
+    pub(crate) fn title(&self) -> &'static str {
+        self.title
+    }
+
+    /// What is wrong here, and what to do.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The HTTP status.
+    pub(crate) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     /// Nobody is signed in.
     pub(crate) fn unauthorized() -> Self {
         let detail = "sign in, or send the admin token as `Authorization: Bearer …`";

@@ -81,12 +81,14 @@ pub(crate) async fn stream(
     Arrival { status, headers, end: Ending::Stream(Box::new(Relay::new(*opened, idle_timeout, journey))) }
 }
 
-/// The upload is gone although the cascade would go on: if the client sends it again, it gets further.
+/// The upload is gone, so the last answer goes back although the cascade would go on.
 pub(crate) async fn stuck(journey: Box<Journey>) -> Arrival {
-    let class = journey.trail().iter().rev().find_map(|tried| tried.result.class());
+    if journey.last.is_some() {
+        return end(journey, &End::Return).await;
+    }
     let error = FinalError {
         kind: FinalKind::UpstreamFailed,
-        class: class.unwrap_or(Class::NetworkError),
+        class: Class::NetworkError,
         retry_at: None,
         should_retry: true,
     };

@@ -107,7 +107,7 @@ impl Journey {
         self.queue(&changes);
     }
 
-    pub(crate) fn queue(&mut self, changes: &[Change]) {
+    fn queue(&mut self, changes: &[Change]) {
         if let Some(ack) = settle::save(&self.shared, changes) {
             self.ack = Some(ack);
         }

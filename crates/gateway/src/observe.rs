@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::{
     asked::{Asked, cost_micros},
     auth::operation_name,
+    config::Provider,
     drive::{Journey, Route},
     shared::Shared,
 };
@@ -183,11 +184,12 @@ pub(crate) fn failed(journey: &mut Journey, failure: &Failure<'_>) {
         message: text.clone(),
     });
     if verdict.class == Class::Unknown {
-        keep_unknown(&journey.shared, outlet.config.id.as_str(), failure, text);
+        keep_unknown(&journey.shared, &outlet.config, failure, text);
     }
 }
 
-fn keep_unknown(shared: &Arc<Shared>, provider: &str, failure: &Failure<'_>, text: String) {
+/// Keeps a failure for the inbox, with the rule pack that read it: there a rule for it has to go.
+fn keep_unknown(shared: &Arc<Shared>, provider: &Provider, failure: &Failure<'_>, text: String) {
     let evidence = failure.evidence;
     let headers: serde_json::Map<String, serde_json::Value> = evidence
         .headers
@@ -196,13 +198,13 @@ fn keep_unknown(shared: &Arc<Shared>, provider: &str, failure: &Failure<'_>, tex
         .collect();
     let line = serde_json::json!({
         "kind": kind_of(evidence.kind),
-        "provider": provider,
+        "provider": provider.rules,
         "status": failure.status,
         "headers": headers,
         "body": redact(&evidence.text),
     });
     shared.store.record_unknown(UnknownFailure {
-        provider: provider.to_owned(),
+        provider: provider.id.to_string(),
         kind: kind_of(evidence.kind).to_owned(),
         status: failure.status,
         text,

@@ -22,7 +22,6 @@ use crate::{
     hosts::Hosts,
     meters::ProviderMeters,
     upstream::{TlsError, Upstream},
-    windows::Windows,
 };
 
 /// The snapshot.
@@ -62,7 +61,6 @@ pub(crate) struct OutletKey {
     pub(crate) credential: Credential,
     /// For taking it out of what is shown.
     pub(crate) secret: Secret,
-    pub(crate) windows: Windows,
 }
 
 /// How a call proves who pays.
@@ -270,7 +268,6 @@ impl OutletKey {
             label_header: HeaderValue::from_str(&encoded).unwrap_or(HeaderValue::from_static("?")),
             credential,
             secret: key.secret.clone(),
-            windows: Windows::default(),
         }
     }
 }

@@ -16,7 +16,6 @@ use std::{
 use backstop_dialect::{ClientError, EventKind, Framing, StreamReader, error_event, keepalive};
 use backstop_triage::{Basis, Class, Evidence, Fault, Kind, Scope, Verdict, cascade::Progress};
 use bytes::Bytes;
-use http::HeaderMap;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::{attempt::Opened, drive::Journey, objects, refuse, reply::CutShort, upstream::Answer};
@@ -29,8 +28,6 @@ pub(crate) struct Relay {
     reader: StreamReader,
     framing: Framing,
     state: State,
-    /// Half of an event that never ended is with the client.
-    half_is_out: bool,
     idle_timeout: Duration,
     /// How long the client may hear nothing; zero is for ever.
     keepalive: Duration,
@@ -64,7 +61,6 @@ impl Relay {
             reader: opened.reader,
             framing: opened.framing,
             state: State::Flowing,
-            half_is_out: false,
             idle_timeout,
             keepalive,
             heard: now,
@@ -146,7 +142,8 @@ impl Relay {
     fn ended(&mut self, fault: Option<(Fault, String)>) {
         let at = self.reader.has_ended();
         if !at && fault.is_none() {
-            self.finish_reading();
+            self.reader.finish();
+            while self.state == State::Flowing && self.take_in() {}
             if self.state != State::Flowing {
                 return;
             }
@@ -163,23 +160,6 @@ impl Relay {
         self.fail(|journey| journey.failed(&evidence, Progress::Committed, None));
     }
 
-    /// The body ended in order. An event without its end counts if it is the last one of a whole answer; else half of
-    /// it would be read together with the error event that follows.
-    fn finish_reading(&mut self) {
-        let half_is_out = self.reader.is_mid_event();
-        self.reader.finish();
-        if self.reader.has_ended() {
-            while self.state == State::Flowing && self.take_in() {}
-            return;
-        }
-        self.half_is_out = half_is_out;
-        while let Some(passage) = self.reader.pop() {
-            if passage.kind == EventKind::Error {
-                return self.failed_inside();
-            }
-        }
-    }
-
     fn complete(&mut self) {
         self.journey.counted(self.reader.usage());
         if let Some(id) = self.reader.continuation().response_id {
@@ -191,7 +171,7 @@ impl Relay {
     fn failed_inside(&mut self) {
         let text =
             self.reader.error().map(|error| String::from_utf8_lossy(error).into_owned()).unwrap_or_default();
-        let evidence = self.journey.evidence(Kind::Stream { status: 200 }, &HeaderMap::new(), text);
+        let evidence = Evidence { kind: Kind::Stream { status: 200 }, text, ..Evidence::default() };
         self.fail(|journey| journey.failed(&evidence, Progress::Committed, Some(200)));
     }
 
@@ -211,7 +191,7 @@ impl Relay {
     }
 
     fn speak(&mut self, error: &ClientError) {
-        if self.half_is_out || self.reader.is_mid_event() {
+        if self.reader.is_mid_event() {
             // Half of a huge event is with the client already; an event of ours would be read as its rest.
             return;
         }

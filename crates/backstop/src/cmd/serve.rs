@@ -65,22 +65,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for warning in &setup.config.warnings {
         tracing::warn!(line = warning.line, fix = warning.fix, "{}", warning.what);
     }
-    // Before anything takes time: a change from here on is noticed.
-    let file = setup.config.file.clone();
-    let seen = Seen::of(file.as_deref());
     let (config, catalog) = compose(base(setup), &store).map_err(anyhow::Error::msg)?;
     let new_token = prepare_token(&store)?;
     let slot = Slot::default();
     let mount = Some(slot.mount());
     let gateway = Gateway { config: config.clone(), store: store.clone(), catalog, mount }.start()?;
     let live = Arc::new(Running::new(gateway.control(), source(args), Arc::clone(&config.settings)));
-    slot.fill(Dashboard::new(Arc::clone(&live) as Arc<dyn Live>));
+    let dashboard = Dashboard::new(Arc::clone(&live) as Arc<dyn Live>);
+    slot.fill(dashboard.clone());
     greet(&gateway, &config);
+    // The link is a credential for ten minutes; a log keeps longer.
+    if let Some(address) = gateway.addresses().first().filter(|_| io::stderr().is_terminal()) {
+        eprintln!("  dashboard      http://{address}{}", dashboard.sign_in_path());
+    }
     if new_token.is_some() {
         eprintln!("  admin token    in {}", token_file(store.data_dir()).display());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(gateway, &live, (&config, seen)))?;
+    runtime.block_on(serve(gateway, &live, &config))?;
     store.close();
     Ok(ExitCode::SUCCESS)
 }
@@ -154,11 +156,12 @@ fn greet(running: &Serving, config: &Config) {
     }
 }
 
-async fn serve(running: Serving, live: &Running, (config, mut seen): (&Config, Seen<'_>)) -> Result<()> {
+async fn serve(running: Serving, live: &Running, config: &Config) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let control = running.control();
+    let mut seen = Seen::of(config.file.as_deref());
     let mut look = tokio::time::interval(LOOK_EVERY);
     loop {
         tokio::select! {
@@ -194,9 +197,9 @@ impl<'f> Seen<'f> {
         Self { file, state: file.and_then(state) }
     }
 
-    /// Whether it has changed since. A file that is gone or empty for a moment has not: somebody is writing it.
+    /// Whether it has changed since; a file that is gone for a moment has not.
     fn changed(&mut self) -> bool {
-        let Some(found) = self.file.and_then(state).filter(|(_, length)| *length > 0) else { return false };
+        let Some(found) = self.file.and_then(state) else { return false };
         let before = self.state.replace(found);
         before != Some(found)
     }

@@ -2,7 +2,6 @@
 
 #![cfg(test)]
 mod admin;
-mod classify;
 mod clients;
 mod demo;
 mod run;

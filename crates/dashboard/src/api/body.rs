@@ -76,10 +76,6 @@ pub(super) fn tag(version: u64) -> [(header::HeaderName, HeaderValue); 1] {
     [(header::ETAG, tag.unwrap_or_else(|_| HeaderValue::from_static("\"0\"")))]
 }
 
-pub(super) async fn no_such_path() -> Problem {
-    Problem::not_found("path")
-}
-
 pub(super) async fn no_such_method() -> Problem {
     Problem::wrong_method()
 }

@@ -18,7 +18,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 pub use self::auth::Peer;
-use crate::{app::App, door};
+use crate::{app::App, door, pages};
 
 /// Every route of the API and the document that describes them.
 pub(crate) fn router(app: &App) -> (axum::Router, OpenApi) {
@@ -41,7 +41,8 @@ pub(crate) fn router(app: &App) -> (axum::Router, OpenApi) {
     let guard = middleware::from_fn_with_state(app.clone(), door::administrators);
     let router = router
         .route("/api/openapi.json", openapi.route_layer(guard))
-        .fallback(body::no_such_path)
+        .merge(pages::router(app))
+        .fallback(pages::missing)
         .method_not_allowed_fallback(body::no_such_method)
         .layer(axum::extract::DefaultBodyLimit::max(BODY))
         .layer(middleware::from_fn(door::own_pages));

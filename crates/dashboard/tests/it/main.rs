@@ -4,5 +4,6 @@ mod connection;
 mod door;
 mod keys;
 mod outcome;
+mod pages;
 mod rest;
 mod world;

@@ -185,7 +185,6 @@ impl Provider {
             return;
         }
         if term.stated
-            && term.source != RestSource::MonthlyCycle
             && case.verdict.scope == Scope::Account
             && is_limit(case.verdict)
             && key.account.is_some()

@@ -47,8 +47,7 @@ pub(super) fn seconds(unit: &str) -> Option<f64> {
     })
 }
 
-/// The window of so many seconds.
-pub(crate) fn of_length(seconds: f64) -> Option<Window> {
+fn of_length(seconds: f64) -> Option<Window> {
     let within = |least: f64, most: f64| (least..=most).contains(&seconds);
     match seconds {
         _ if within(1.0, 60.0) => Some(Window::Minute),

@@ -82,7 +82,7 @@ impl History {
         let mut world = World::new();
         let probes = Probes { test: dice.once_in(2), quota: dice.once_in(2), balance: dice.once_in(2) };
         let keys = 1 + dice.below(8) as u64;
-        let account = |id: u64| (id.is_multiple_of(3)).then_some("shared");
+        let account = |id: u64| (id % 3 == 0).then_some("shared");
         world.configure(
             "p",
             (1..=keys).map(|id| key_spec(id, account(id))).collect(),
