@@ -116,8 +116,13 @@ impl<'c> Case<'c> {
             .or_else(|| inner.and_then(|inner| self.stage(&plan.like, inner, false, tried)))
             .or_else(|| inner.and_then(|inner| self.stage(&plan.shared, inner, false, tried)))
             .or_else(|| self.stage(&plan.like, whole, false, tried))
-            .or_else(|| self.stage(&plan.shared, whole, false, tried))
-            .or_else(|| self.stage(&plan.shared, View::CODES, false, tried))
+            .or_else(|| {
+                plan.shared.iter().find_map(|pack| {
+                    let pack = std::slice::from_ref(pack);
+                    let whole = self.stage(pack, whole, false, tried);
+                    whole.or_else(|| self.stage(pack, View::CODES, false, tried))
+                })
+            })
     }
 
     /// The rules that only know a status, an exit code or a shape.

@@ -16,6 +16,8 @@ fn object_reports_failure(value: &Value<'_>) -> bool {
     let kind = text("type");
     says_error(value.key("error"))
         || says_error(value.key("errors"))
+        || says_error(value.key("Error"))
+        || value.key("Response").is_some_and(|inner| says_error(inner.key("Error")))
         || kind.contains("error")
         || kind.ends_with("failed")
         || kind.contains("exception")
