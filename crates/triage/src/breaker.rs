@@ -100,6 +100,13 @@ impl Breaker {
         self.state.failures = 0;
     }
 
+    /// Lets the probe pass from `now` on, because there is reason to believe that it will succeed.
+    pub fn shorten(&mut self, now: Timestamp) {
+        if let Some(opening) = &mut self.state.open {
+            opening.until = opening.until.min(now);
+        }
+    }
+
     /// How often in a row it has relapsed, counting the failure that is about to open it again.
     pub fn next_relapse(&self) -> u32 {
         self.state.open.as_ref().map_or(0, |opening| opening.relapses.saturating_add(1))

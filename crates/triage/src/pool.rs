@@ -45,6 +45,7 @@ use crate::{
     breaker::{Admission, BreakerState},
     pool::{
         budget::RetryBudget,
+        circuits::Revival,
         gate::Mark,
         permit::{Ticket, Tray},
         provider::Provider,
@@ -144,7 +145,8 @@ impl Pool {
 
     /// When the next such call is due.
     pub fn next_probe_at(&self) -> Option<Timestamp> {
-        self.providers.values().filter_map(|provider| Some(provider.due.first()?.0)).min()
+        let due = |provider: &Provider| [provider.due.first().map(|due| due.0), provider.revival.due];
+        self.providers.values().flat_map(due).flatten().min()
     }
 
     /// Takes in what a probe found.
@@ -226,6 +228,7 @@ impl Pool {
     pub fn reset_provider(&mut self, provider: &ProviderId) {
         self.with(provider, |provider| {
             provider.breaker.reset();
+            provider.revival = Revival::default();
             provider.leavers.clear();
             provider.outlook.forget();
             provider.note_provider(Some(Notice::Recovered));
@@ -266,16 +269,16 @@ impl Pool {
     }
 
     fn return_ticket(&mut self, mut ticket: Ticket, now: Timestamp) {
-        let climbing = ticket.climbing.take();
-        let provider = ticket.provider.clone();
-        self.with(&provider, |provider| match climbing {
+        let Some(provider) = self.providers.get_mut(&ticket.provider) else { return };
+        match ticket.climbing.take() {
             // The climb was given up half-way, but what the key rests for had happened.
             Some(failure) => {
                 ticket.climbing = Some(failure.clone());
                 provider.rest_after_climb(ticket, &failure.0, failure.1, now);
             }
             None => provider.release(&mut ticket, now),
-        });
+        }
+        self.changes.extend(provider.changes.drain(..));
     }
 
     fn empty_tray(&mut self, now: Timestamp) {
@@ -361,8 +364,9 @@ impl Pool {
     }
 
     pub(crate) fn succeed(&mut self, permit: &mut Permit, now: Timestamp) {
-        let provider = permit.provider().clone();
-        self.with(&provider, |provider| provider.succeed(permit.ticket_mut(), now));
+        let Some(provider) = self.providers.get_mut(permit.provider()) else { return };
+        provider.succeed(permit.ticket_mut(), now);
+        self.changes.extend(provider.changes.drain(..));
     }
 
     /// Settles a failure; says whether the whole provider is suspected of refusing good keys.
@@ -415,6 +419,11 @@ impl Pool {
             };
             provider.blame(&case, now);
         });
+    }
+
+    /// Whether other requests in a row have met the provider's own fault, with no answer in between.
+    pub(crate) fn is_down(&self, provider: &ProviderId, request: u64, now: Timestamp) -> bool {
+        self.providers.get(provider).is_some_and(|provider| provider.is_down(request, now))
     }
 
     /// A request left a provider over the provider's own fault.

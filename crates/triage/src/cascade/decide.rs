@@ -28,7 +28,10 @@ impl Cascade {
         };
         if matches!(plan, Plan::Over(_)) {
             self.leave_over_fault(&held, pool, now);
-        } else if self.stage().provider_faults >= settings.provider_fault_limit.max(1) {
+        } else if self.stage().provider_faults >= settings.provider_fault_limit.max(1)
+            || (is_provider_fault(&failure.verdict)
+                && pool.is_down(held.permit.provider(), self.request, now))
+        {
             plan = Plan::Leg;
         } else if matches!(plan, Plan::Key(_) | Plan::Model { otherwise: Otherwise::FurtherKey, .. }) {
             if let Some(at) = self.ladder(&held, failure, &mut Scene { settings: &settings, pool, now })

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::{
     Class, Scope, Timestamp, Verdict,
     breaker::Admission,
-    ladder::Ladder,
-    pool::{Notice, RestSource, Why, permit::Ticket, provider::Provider},
+    ladder::{Ladder, after},
+    pool::{Notice, Probe, ProbeKind, RestSource, Why, permit::Ticket, probe::About, provider::Provider},
 };
 
 impl Provider {
@@ -21,8 +21,10 @@ impl Provider {
         }
         // One answer makes up for one request that left: a provider that answers in between is not down.
         self.leavers.pop_front();
+        self.failing.clear();
         if self.breaker.prove(ticket.began) {
             self.leavers.clear();
+            self.revival = Revival::default();
             self.note_provider(Some(Notice::Recovered));
         }
         self.release_probes(ticket);
@@ -60,6 +62,14 @@ impl Provider {
                 }
             }
         }
+        if is_provider_fault(verdict) {
+            self.failing
+                .retain(|(at, request)| *request != ticket.request && now.duration_since(*at) <= WINDOW);
+            self.failing.push_back((now, ticket.request));
+            if self.failing.len() > FAILING_KEPT {
+                self.failing.pop_front();
+            }
+        }
         if !ticket.provider_probe {
             return;
         }
@@ -75,21 +85,67 @@ impl Provider {
         if self.breaker.admission(now) != Admission::Closed {
             return;
         }
-        self.leavers.retain(|left| now.duration_since(*left) <= LEAVERS_WINDOW);
+        self.leavers.retain(|left| now.duration_since(*left) <= WINDOW);
         self.leavers.push_back(now);
         if self.leavers.len() >= self.settings.circuit_breaker_threshold.max(1) as usize {
             self.open_breaker(why, now);
         }
     }
 
+    /// Whether so many other requests in a row have met the provider's own fault that a repeat is pointless,
+    /// although none of them has left yet: a provider that hangs is known long before the first gives up.
+    pub(super) fn is_down(&self, request: u64, now: Timestamp) -> bool {
+        let counts = |(at, other): &&(Timestamp, u64)| *other != request && now.duration_since(*at) <= WINDOW;
+        let recent = self.failing.iter().filter(counts).count();
+        recent >= self.settings.circuit_breaker_threshold.max(1) as usize
+    }
+
     fn open_breaker(&mut self, why: Why, now: Timestamp) {
-        let ladder =
-            Ladder::new(Duration::from_secs(self.settings.circuit_breaker_cooldown_s), BREAKER_CEILING);
-        let cooldown = ladder.delay(self.breaker.next_relapse());
+        let ladder = Ladder::new(self.first_cooldown(), BREAKER_CEILING);
+        let relapses = self.breaker.next_relapse();
+        let cooldown = ladder.delay(relapses);
+        self.plan_revival(relapses, now);
         self.breaker.open(cooldown, why, now);
         self.leavers.clear();
         self.outlook.forget();
         self.note_provider(Some(Notice::BreakerOpened));
+    }
+
+    /// While the breaker is open for longer than its first cooldown, a free test looks every such cooldown whether
+    /// the provider answers again. A test that passed only for the next probe to fail has lied: then time alone
+    /// decides until the provider has answered.
+    fn plan_revival(&mut self, relapses: u32, now: Timestamp) {
+        self.revival.in_vain |= self.revival.passed;
+        self.revival.passed = false;
+        let wanted = self.probes.test && relapses > 0 && !self.revival.in_vain;
+        self.revival.due = wanted.then(|| after(now, self.first_cooldown()));
+    }
+
+    /// The test of the provider that is due.
+    pub(super) fn next_revival(&mut self, now: Timestamp) -> Option<Probe> {
+        self.revival.due.filter(|due| *due <= now)?;
+        self.revival.due = None;
+        let Admission::Open(_) = self.breaker.admission(now) else { return None };
+        let slot = self.ready.next(0)?;
+        let key = self.keys[slot].id;
+        Some(Probe { provider: self.id.clone(), key, kind: ProbeKind::Test, about: About::Provider })
+    }
+
+    /// What a test of the provider showed; a refusal is an answer too.
+    pub(super) fn take_revival(&mut self, answers: bool, now: Timestamp) {
+        let Admission::Open(_) = self.breaker.admission(now) else { return };
+        if answers {
+            self.revival.passed = true;
+            self.breaker.shorten(now);
+            self.outlook.forget();
+            self.note_provider(None);
+        } else {
+            self.revival.due = Some(after(now, self.first_cooldown()));
+        }
+    }
+
+    fn first_cooldown(&self) -> Duration {
+        Duration::from_secs(self.settings.circuit_breaker_cooldown_s)
     }
 
     /// How long a failure closes the model, if it counts against the model at all.
@@ -122,6 +178,14 @@ impl Provider {
     }
 }
 
+/// Looking for the end of an outage beside the path of requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Revival {
+    pub(super) due: Option<Timestamp>,
+    passed: bool,
+    in_vain: bool,
+}
+
 /// Whether a failure says that the provider, or the way to it, is down for everybody.
 pub(crate) fn is_provider_fault(verdict: &Verdict) -> bool {
     if !matches!(verdict.scope, Scope::Provider | Scope::Network) {
@@ -146,5 +210,6 @@ pub(crate) fn is_provider_fault(verdict: &Verdict) -> bool {
     }
 }
 
-const LEAVERS_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+const WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 const BREAKER_CEILING: Duration = Duration::from_secs(15 * 60);
+const FAILING_KEPT: usize = 64;

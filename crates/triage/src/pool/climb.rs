@@ -42,7 +42,15 @@ impl Provider {
             return false;
         }
         key.counters.attempts += 1;
+        key.gate.pass_again(&mut ticket.key_mark);
         ticket.began = now;
+        let account = key.account.as_ref().and_then(|account| self.accounts.get(account));
+        if let (Some(account), Some(mark)) = (account, &mut ticket.account_mark) {
+            account.gate.pass_again(mark);
+        }
+        if let Some(gate) = self.models.get(&ticket.model).and_then(|model| model.uses.get(&ticket.key)) {
+            gate.pass_again(&mut ticket.use_mark);
+        }
         true
     }
 

@@ -89,6 +89,16 @@ impl Gate {
         Mark { epoch: self.health.epoch, level: self.health.level(), permit, until: self.health.until() }
     }
 
+    /// Begins another attempt with the same pass: it belongs to the epoch of today.
+    pub(super) fn pass_again(&self, mark: &mut Mark) {
+        *mark = Mark {
+            epoch: self.health.epoch,
+            level: self.health.level(),
+            permit: mark.permit && self.is_current(*mark),
+            until: self.health.until(),
+        };
+    }
+
     /// Gives the permit back; says whether one came free.
     pub(super) fn release(&mut self, mark: &mut Mark) -> bool {
         let returned = mark.permit && mark.epoch == self.health.epoch;

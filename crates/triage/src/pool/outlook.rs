@@ -42,16 +42,16 @@ impl Provider {
     pub(super) fn outlook(&mut self, model: &ModelId, excluded: &[KeyId], now: Timestamp) -> Outlook {
         self.tick(now);
         let is_fresh = |outlook: &Outlook| outlook.back_at.is_none_or(|(at, _)| at > now);
-        if let Some(outlook) = self.outlook.known.get(model).filter(|outlook| is_fresh(outlook))
-            && (excluded.is_empty() || !(outlook.probing || outlook.busy))
-        {
-            return outlook.clone();
-        }
-        let outlook = self.survey(model, excluded, now);
-        if excluded.is_empty() || !(outlook.probing || outlook.busy) {
-            self.outlook.known.insert(model.clone(), outlook.clone());
-        }
-        outlook
+        let outlook = match self.outlook.known.get(model).filter(|outlook| is_fresh(outlook)) {
+            Some(known) => known.clone(),
+            None => {
+                let outlook = self.survey(model, &[], now);
+                self.outlook.known.insert(model.clone(), outlook.clone());
+                outlook
+            }
+        };
+        let depends_on_excluded = !excluded.is_empty() && (outlook.probing || outlook.busy);
+        if depends_on_excluded { self.survey(model, excluded, now) } else { outlook }
     }
 
     pub(super) fn survey(&self, model: &ModelId, excluded: &[KeyId], now: Timestamp) -> Outlook {

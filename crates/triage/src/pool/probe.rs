@@ -11,8 +11,17 @@ pub struct Probe {
     pub key: KeyId,
     /// What to call.
     pub kind: ProbeKind,
-    /// The key's epoch at the time of asking.
-    pub(super) epoch: u64,
+    /// Whom the answer concerns.
+    pub(super) about: About,
+}
+
+/// Whom a probe's answer concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    /// The key, in the epoch of the time of asking.
+    Key(u64),
+    /// The provider: whether it answers again.
+    Provider,
 }
 
 /// What a probe asks for.

@@ -7,13 +7,16 @@ use crate::{
     ladder::{Ladder, after},
     pool::{
         Disabled, Health, Notice, Probe, ProbeKind, ProbeResult, Rest, RestSource, Why, gate::Phase,
-        provider::Provider, settle::BALANCE_FIRST, term::DAY,
+        probe::About, provider::Provider, settle::BALANCE_FIRST, term::DAY,
     },
 };
 
 impl Provider {
     /// The next probe that is due and still wanted.
     pub(super) fn next_probe(&mut self, now: Timestamp) -> Option<Probe> {
+        if let Some(probe) = self.next_revival(now) {
+            return Some(probe);
+        }
         loop {
             let first = self.due.first().filter(|(at, _, _)| *at <= now)?;
             let (at, key, kind) = *first;
@@ -31,7 +34,7 @@ impl Provider {
             ProbeKind::Quota => guessed_window(health).is_some(),
             ProbeKind::Balance => health.disabled.as_ref().is_some_and(Disabled::is_for_money),
         };
-        is_wanted.then(|| Probe { provider: self.id.clone(), key: id, kind, epoch: health.epoch })
+        is_wanted.then(|| Probe { provider: self.id.clone(), key: id, kind, about: About::Key(health.epoch) })
     }
 
     pub(super) fn take_result(&mut self, probe: &Probe, result: ProbeResult, now: Timestamp) {
@@ -39,7 +42,14 @@ impl Provider {
         if let ProbeResult::Quota(snapshot) = &result {
             self.save_snapshot(slot, snapshot);
         }
-        if self.keys[slot].gate.health.epoch != probe.epoch {
+        let epoch = match probe.about {
+            About::Key(epoch) => epoch,
+            About::Provider => {
+                self.take_revival(matches!(result, ProbeResult::Passed | ProbeResult::Refused(_)), now);
+                return;
+            }
+        };
+        if self.keys[slot].gate.health.epoch != epoch {
             return;
         }
         match result {

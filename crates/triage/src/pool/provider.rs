@@ -14,6 +14,7 @@ use crate::{
     pool::{
         Change, Counters, KeySpec, Notice, Pause, ProbeKind, Probes, ProviderSpec, SavedKey, SavedState,
         Subject, Why,
+        circuits::Revival,
         gate::{Gate, Phase},
         outlook::OutlookCache,
         pick::{Sessions, Turn},
@@ -39,11 +40,15 @@ pub(super) struct Provider {
     pub(super) breaker: Breaker,
     /// When requests left it over its own faults, the latest minute of them.
     pub(super) leavers: VecDeque<Timestamp>,
+    /// Requests that met the provider's own fault, the latest minute of them and only since it last answered.
+    pub(super) failing: VecDeque<(Timestamp, u64)>,
     pub(super) turn: Turn,
     pub(super) sessions: Sessions,
     /// Keys that were refused without proof, the latest minute of them.
     pub(super) refusals: VecDeque<Refusal>,
     pub(super) due: BTreeSet<(Timestamp, KeyId, ProbeKind)>,
+    /// When the provider itself is tested, while its breaker is open for long.
+    pub(super) revival: Revival,
     /// Keys that rest over an unknown failure.
     pub(super) unknown_resting: BTreeSet<KeyId>,
     /// When one of them was last asked.
@@ -125,10 +130,12 @@ impl Provider {
             timers: BinaryHeap::new(),
             breaker: Breaker::default(),
             leavers: VecDeque::new(),
+            failing: VecDeque::new(),
             turn: Turn::default(),
             sessions: Sessions::default(),
             refusals: VecDeque::new(),
             due: BTreeSet::new(),
+            revival: Revival::default(),
             unknown_resting: BTreeSet::new(),
             last_unknown: None,
             queue: Arc::default(),

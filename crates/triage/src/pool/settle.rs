@@ -76,8 +76,8 @@ impl Provider {
         if freed {
             self.refresh(slot, now);
         }
-        let account = self.keys[slot].account.clone();
-        if let (Some(account), Some(mark)) = (account, &mut ticket.account_mark)
+        if let Some(mark) = ticket.account_mark.as_mut().filter(|mark| mark.permit)
+            && let Some(account) = self.keys[slot].account.clone()
             && self.accounts.get_mut(&account).is_some_and(|account| account.gate.release(mark))
         {
             self.refresh_account(&account, now);

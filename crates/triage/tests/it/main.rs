@@ -7,5 +7,7 @@ mod packs;
 mod pool;
 mod properties;
 mod reworded;
+mod simulated;
+mod simulation;
 mod verdicts;
 mod world;
