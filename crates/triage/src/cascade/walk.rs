@@ -76,10 +76,6 @@ impl Cascade {
 
     fn same(&mut self, again: Again, pool: &mut Pool, now: Timestamp) -> Option<Action> {
         let Again { key, model, at } = again;
-        if self.has_better_model(key, model, pool, now) {
-            self.plan = Plan::Model { key, otherwise: Otherwise::FurtherKey };
-            return None;
-        }
         if now < at {
             return Some(Action::Wait { until: at, wake: Wake::Time });
         }
@@ -406,15 +402,6 @@ impl Cascade {
             begun || matches!(admission, Admission::Closed | Admission::Probe)
         };
         (0..count).filter(|model| !stage.dead_models.contains(model)).filter(admitted).collect()
-    }
-
-    /// Whether the model's breaker has opened meanwhile and another model is there to turn to.
-    fn has_better_model(&self, key: KeyId, model: usize, pool: &Pool, now: Timestamp) -> bool {
-        let leg = &self.legs[self.at].leg;
-        let admission = |model: usize| pool.model_admission(&leg.provider, &leg.models[model], now);
-        let is_open = |model: usize| matches!(admission(model), Admission::Open(_) | Admission::Probing);
-        let untried = |other: &usize| !self.legs[self.at].tried.contains(&(key, *other)) && !is_open(*other);
-        is_open(model) && self.candidates(pool, now).iter().any(untried)
     }
 
     /// Whether an unknown failure, if there was one, allows another key here.

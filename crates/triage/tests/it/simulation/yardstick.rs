@@ -32,6 +32,7 @@ struct Known {
     until: Option<Timestamp>,
     /// Whether one request is finding out if the episode is over.
     probed: bool,
+    class: Class,
 }
 
 #[derive(Clone, Copy)]
@@ -64,11 +65,9 @@ impl Yardstick {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        while let Some(Reverse((at, key))) =
-            self.returns.peek().copied().filter(|Reverse((at, _))| *at <= now)
+        while let Some(Reverse((_, key))) = self.returns.peek().copied().filter(|Reverse((at, _))| *at <= now)
         {
             self.returns.pop();
-            let _ = at;
             self.free.insert(key);
         }
     }
@@ -84,14 +83,19 @@ impl Yardstick {
         }
     }
 
+    /// A key and a model, and whose episode the call may find ended; or when to ask again. Another model than the
+    /// requested one is second best: an overload is waited for as long as patience lasts.
     fn choose(
         &self,
-        odd: Option<u64>,
+        (since, odd): (Timestamp, Option<u64>),
         now: Timestamp,
     ) -> Result<(u64, usize, Option<Resource>), Option<Timestamp>> {
         let provider = self.admits(Resource::Provider, now)?;
         let (model, model_probe) = match self.admits(Resource::Model(0), now) {
             Ok(probe) => (0, probe),
+            Err(Some(back)) if self.is_overload(Resource::Model(0)) && back <= after(since, PATIENCE) => {
+                return Err(Some(back));
+            }
             Err(_) => (1, None),
         };
         let mut soonest = self.returns.peek().map(|Reverse((at, _))| *at);
@@ -102,6 +106,10 @@ impl Yardstick {
             }
         }
         Err(soonest)
+    }
+
+    fn is_overload(&self, resource: Resource) -> bool {
+        self.known.get(&resource).is_some_and(|known| known.class == Class::Overloaded)
     }
 
     fn foresee(&mut self, request: u64, truth: &Truth, now: Timestamp) -> Move {
@@ -149,7 +157,7 @@ impl Yardstick {
         let half_an_hour = at(now, 1800);
         let doubled = if bad.class == Class::ModelError { doubled.min(half_an_hour) } else { doubled };
         let until = if bad.stated { bad.end } else { Some(doubled) };
-        self.known.insert(bad.resource, Known { began, until, probed: false });
+        self.known.insert(bad.resource, Known { began, until, probed: false, class: bad.class });
         if let Resource::Key(key) = bad.resource {
             self.free.remove(&key);
             if let Some(until) = until {
@@ -172,7 +180,7 @@ impl Policy for Yardstick {
             self.foresee(request, truth, now)
         } else {
             let (since, odd) = (entry.since, entry.odd);
-            match self.choose(odd, now) {
+            match self.choose((since, odd), now) {
                 Ok((key, model, probing)) => {
                     if let Some(known) = probing.and_then(|resource| self.known.get_mut(&resource)) {
                         known.probed = true;
@@ -208,8 +216,7 @@ impl Policy for Yardstick {
                 entry.over = Some(Move::Answered);
                 for resource in [Resource::Provider, Resource::Model(model), Resource::Key(key)] {
                     if self.known.get(&resource).is_some_and(|known| known.began <= asked) {
-                        let over = self.known.remove(&resource);
-                        let _ = over;
+                        self.known.remove(&resource);
                     }
                 }
             }
