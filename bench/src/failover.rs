@@ -13,6 +13,7 @@ use backstop_faultd::{Client, Faultd, Framing, How, Point, Reply, Script, key};
 
 use crate::programs::{CLIENT_KEY, Ground, Target};
 use crate::results::{Results, Sample, percentile};
+use crate::rounds::Meter;
 
 /// One way to fail.
 struct Mode {
@@ -66,7 +67,10 @@ pub(crate) async fn measure(ground: &Ground, results: &mut Results) -> Result<St
     results.add("dead_at_once", &gateway.name, sample(at_once));
     let forged = cut_late(&gateway).await?;
     results.add("forged", &gateway.name, sample(forged as f64));
-    results.add("failover", &gateway.name, sample(first_byte(&gateway).await?));
+    let meter = Meter::start(ground, &gateway)?;
+    let value = first_byte(&gateway).await?;
+    let foreign = meter.read()?.foreign();
+    results.add("failover", &gateway.name, Sample { round: 0, value, foreign });
     Ok(text)
 }
 
@@ -205,7 +209,6 @@ fn modes() -> Vec<Mode> {
             answer().error_event(Point::Events(0), "server_error", "The server had an error."),
         ),
         of_the_provider("error-in-200", Reply::error(200, "server_error", "The server had an error.")),
-        of_the_provider("html-in-200", Reply::html(200, "<html><body>Sign in</body></html>")),
         of_the_provider("empty-200", Reply::empty(200)),
         of_the_provider("garbage", Reply::raw("\x16\x03\x01\x02garbage\r\n\r\n")),
         of_the_provider("bad-chunks", answer().framing(Framing::BadChunks)),

@@ -12,7 +12,7 @@ use crate::load;
 use crate::machine::resident_kib;
 use crate::programs::{Ground, Size, Target};
 use crate::results::{Results, Sample};
-use crate::rounds::{Effort, Round, held_body, small_body};
+use crate::rounds::{Effort, Meter, Round, held_body, small_body};
 
 /// Measures growth and adds what it finds.
 pub(crate) async fn measure(
@@ -24,24 +24,21 @@ pub(crate) async fn measure(
     let small = ground.gateway(upstream, Size { keys: 1, clients: 1 }).await?.0;
     let base = idle_kib(&small).await?;
     {
-        let (_, ready) = ground.gateway(upstream, Size { keys: 1000, clients: 1 }).await?;
-        results.add("ready", NAME, sample(0, ready.as_secs_f64() * 1e3));
+        let meter = Meter::before_start(ground)?;
+        let (target, ready) = ground.gateway(upstream, Size { keys: 1000, clients: 1 }).await?;
+        let foreign = meter.read_started(&target)?.foreign();
+        results.add("ready", NAME, Sample { round: 0, value: ready.as_secs_f64() * 1e3, foreign });
     }
     {
         let many_keys = ground.gateway(upstream, Size { keys: MANY_KEYS, clients: 1 }).await?.0;
         let grown = idle_kib(&many_keys).await? - base;
         results.add("keys_kib", NAME, sample(0, grown / MANY_KEYS as f64));
-        compare(ground, (&small, &many_keys), effort, |round, ratio| {
-            results.add("keys_cpu", NAME, sample(round, ratio))
-        })
-        .await?;
+        compare(ground, (&small, &many_keys), effort, |sample| results.add("keys_cpu", NAME, sample)).await?;
     }
     {
         let many_clients = ground.gateway(upstream, Size { keys: 1, clients: MANY_CLIENTS }).await?.0;
-        compare(ground, (&small, &many_clients), effort, |round, ratio| {
-            results.add("clients_cpu", NAME, sample(round, ratio));
-        })
-        .await?;
+        compare(ground, (&small, &many_clients), effort, |sample| results.add("clients_cpu", NAME, sample))
+            .await?;
     }
     drop(small);
     let few = per_stream(ground, upstream, FEW_STREAMS).await?;
@@ -55,18 +52,20 @@ async fn compare(
     ground: &Ground,
     (one, other): (&Target, &Target),
     effort: Effort,
-    mut add: impl FnMut(usize, f64),
+    mut add: impl FnMut(Sample),
 ) -> Result<()> {
     for number in 0..effort.rounds {
         let round = Round { ground, effort, number, expected: 0 };
-        let mut costs = [0.0; 2];
+        let (mut costs, mut foreign) = ([0.0; 2], 0.0_f64);
         for (cost, target) in costs.iter_mut().zip([one, other]) {
             let meter = round.meter(target)?;
             let time = Duration::from_secs(effort.seconds);
             let seen = load::saturate(ground, target, &small_body(), (32, time)).await?;
-            *cost = meter.read()?.micros() / seen.requests;
+            let used = meter.read()?;
+            *cost = used.micros() / seen.requests;
+            foreign = foreign.max(used.foreign());
         }
-        add(number, costs[1] / costs[0]);
+        add(Sample { round: number, value: costs[1] / costs[0], foreign });
     }
     Ok(())
 }
@@ -86,6 +85,7 @@ async fn idle_kib(target: &Target) -> Result<f64> {
     Ok(target.process().map_or(0.0, |process| resident_kib(process) as f64))
 }
 
+/// Memory is the same whoever else uses the core.
 fn sample(round: usize, value: f64) -> Sample {
     Sample { round, value, foreign: 0.0 }
 }

@@ -43,8 +43,8 @@ impl Cores {
 }
 
 impl Reading {
-    pub(crate) fn of(process: u32, core: usize) -> Result<Self> {
-        let cpu = family(process).into_iter().map(cpu_of).sum();
+    pub(crate) fn of(process: Option<u32>, core: usize) -> Result<Self> {
+        let cpu = process.map_or(Duration::ZERO, |process| family(process).into_iter().map(cpu_of).sum());
         Ok(Self { cpu, core: core_busy(core)? })
     }
 

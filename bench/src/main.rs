@@ -71,8 +71,7 @@ async fn main() -> Result<()> {
     let mut results = Results::default();
     let targets = run(&arguments, &ground, &mut results).await?;
     println!("{}", results.table(&targets));
-    let record =
-        json!({ "machine": machine::description(), "rounds": arguments.rounds, "metrics": results.json() });
+    let record = json!({ "machine": machine::description(), "rounds": arguments.rounds, "settle_s": arguments.settle, "metrics": results.json() });
     if let Some(file) = &arguments.json {
         std::fs::write(file, format!("{record:#}\n"))
             .with_context(|| format!("cannot write {}", file.display()))?;
@@ -80,8 +79,14 @@ async fn main() -> Result<()> {
     if let Some(file) = &arguments.check {
         let recorded =
             std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let found = results.regressions(&serde_json::from_str(&recorded)?, "gateway", 0.25);
+        let (found, compared) = results.regressions(&serde_json::from_str(&recorded)?, "gateway", 0.25);
         found.iter().for_each(|regression| eprintln!("worse than recorded: {regression}"));
+        if compared == 0 {
+            bail!(
+                "nothing could be compared with {}: every figure is noisy, or none is recorded",
+                file.display()
+            );
+        }
         if !found.is_empty() {
             bail!("{} figures are worse than in {}", found.len(), file.display());
         }

@@ -1,8 +1,9 @@
 //! Figures, and what they say: a table of ratios with their spread, and the same as JSON.
 //!
 //! Every ratio is taken within one round, between two measurements a few seconds apart, and the median of the rounds is
-//! shown with the least and the greatest. A sample during which somebody else used the target's core is marked; the
-//! median is taken over the clean ones if there are enough of them.
+//! shown with the least and the greatest. A ratio is clean if nobody else used the target's core to speak of while
+//! either side of it was measured. Without a majority of clean rounds a figure is shown as noisy and never judged:
+//! on a busy machine rates and times tell how the scheduler shared the core.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -84,13 +85,17 @@ impl Results {
         );
         for (row, metric) in METRICS.iter().enumerate() {
             for target in targets {
-                let Some(figure) = self.spread(row, target, |sample, _| Some(sample.value)) else { continue };
+                let Some(figure) = self.spread(row, target, |sample| Some((sample.value, sample.foreign)))
+                else {
+                    continue;
+                };
                 let judged = self.judged(row, target);
                 let against = judged.map_or_else(String::new, |judged| judged.to_string());
                 let bar = metric.bar.filter(|_| target != NGINX && target != DIRECT);
                 let (goal, stretch) = bar
                     .map_or_else(Default::default, |(goal, stretch)| (goal.to_string(), stretch.to_string()));
                 let verdict = match (bar, judged) {
+                    (Some(_), Some(judged)) if !judged.clean => "not judged",
                     (Some((goal, stretch)), Some(judged)) => metric.verdict(judged.median, goal, stretch),
                     (None, _) | (_, None) => "",
                 };
@@ -128,9 +133,10 @@ impl Results {
         Value::Object(metrics)
     }
 
-    /// Figures that are worse than recorded ones by more than `slack`, each as a sentence.
-    pub(crate) fn regressions(&self, recorded: &Value, target: &str, slack: f64) -> Vec<String> {
-        let mut found = Vec::new();
+    /// Figures that are worse than recorded ones by more than `slack`, each as a sentence, and how many could be
+    /// compared at all: a noisy figure proves nothing in either direction.
+    pub(crate) fn regressions(&self, recorded: &Value, target: &str, slack: f64) -> (Vec<String>, usize) {
+        let (mut found, mut compared) = (Vec::new(), 0);
         for (row, metric) in METRICS.iter().enumerate() {
             let path = format!("/metrics/{}/targets/{target}/judged/median", metric.id);
             let (Some(judged), Some(before)) =
@@ -138,6 +144,10 @@ impl Results {
             else {
                 continue;
             };
+            if !judged.clean {
+                continue;
+            }
+            compared += 1;
             let worse = match metric.judged {
                 Judged::MoreThanNginx => before / judged.median,
                 Judged::LessThanNginx | Judged::AddedByNginx | Judged::Itself => judged.median / before,
@@ -146,38 +156,42 @@ impl Results {
                 found.push(format!("{}: {:.2}, recorded {before:.2}", metric.title, judged.median));
             }
         }
-        found
+        (found, compared)
     }
 
     fn judged(&self, row: usize, target: &str) -> Option<Spread> {
         let of = |name: &str, round: usize| {
             let samples = self.samples.get(&(row, name.to_string()))?;
-            Some(samples.iter().find(|sample| sample.round == round)?.value)
+            samples.iter().find(|sample| sample.round == round).copied()
         };
         match METRICS[row].judged {
-            Judged::MoreThanNginx | Judged::LessThanNginx => {
-                self.spread(row, target, |sample, round| Some(sample.value / of(NGINX, round)?))
-            }
-            Judged::AddedByNginx => self.spread(row, target, |sample, round| {
-                let direct = of(DIRECT, round)?;
-                Some((sample.value - direct) / (of(NGINX, round)? - direct))
+            Judged::MoreThanNginx | Judged::LessThanNginx => self.spread(row, target, |sample| {
+                let nginx = of(NGINX, sample.round)?;
+                Some((sample.value / nginx.value, sample.foreign.max(nginx.foreign)))
             }),
-            Judged::Itself => self.spread(row, target, |sample, _| Some(sample.value)),
+            Judged::AddedByNginx => self.spread(row, target, |sample| {
+                let (direct, nginx) = (of(DIRECT, sample.round)?, of(NGINX, sample.round)?);
+                let ratio = (sample.value - direct.value) / (nginx.value - direct.value);
+                Some((ratio, sample.foreign.max(nginx.foreign).max(direct.foreign)))
+            }),
+            Judged::Itself => self.spread(row, target, |sample| Some((sample.value, sample.foreign))),
         }
     }
 
+    /// The spread of what is made of each sample: a value, and how much others disturbed all that went into it.
     fn spread(
         &self,
         row: usize,
         target: &str,
-        value: impl Fn(&Sample, usize) -> Option<f64>,
+        make: impl Fn(&Sample) -> Option<(f64, f64)>,
     ) -> Option<Spread> {
         let samples = self.samples.get(&(row, target.to_string()))?;
-        let all = || samples.iter().filter(|sample| sample.value.is_finite());
-        let clean = all().filter(|sample| sample.foreign < CLEAN).count();
-        let enough = clean * 2 > samples.len();
-        let chosen = all().filter(|sample| !enough || sample.foreign < CLEAN);
-        let mut values: Vec<f64> = chosen.filter_map(|sample| value(sample, sample.round)).collect();
+        let made: Vec<(f64, f64)> =
+            samples.iter().filter_map(make).filter(|made| made.0.is_finite()).collect();
+        let clean = made.iter().filter(|made| made.1 < CLEAN).count();
+        let enough = clean * 2 > made.len();
+        let chosen = made.iter().filter(|made| !enough || made.1 < CLEAN);
+        let mut values: Vec<f64> = chosen.map(|made| made.0).collect();
         values.sort_by(f64::total_cmp);
         Some(Spread {
             median: *values.get(values.len() / 2)?,
@@ -266,7 +280,7 @@ const METRICS: &[Metric] = &[
     metric("broken", "streams not byte for byte", "", Judged::Itself, Some((0.0, 0.0))),
     metric("idle", "idle memory", "MiB", Judged::Itself, Some((15.0, 8.0))),
     metric("stream_kib", "memory per open stream", "KiB", Judged::Itself, Some((36.0, 27.0))),
-    metric("after_peak", "memory 60 s after, of the peak", "", Judged::Itself, Some((0.6, 0.4))),
+    metric("after_peak", "memory after the peak, of it", "", Judged::Itself, Some((0.6, 0.4))),
     metric("visible", "failures that clients saw", "", Judged::Itself, Some((0.0, 0.0))),
     metric("dead_calls", "calls of a dead key, 20 in a row", "", Judged::Itself, Some((1.0, 1.0))),
     metric("dead_at_once", "the same, of those at once", "", Judged::Itself, Some((1.0, 1.0))),
@@ -278,3 +292,50 @@ const METRICS: &[Metric] = &[
     metric("clients_cpu", "CPU, 100,000 client keys / 1", "", Judged::Itself, Some((1.1, 1.0))),
     metric("streams_kib", "KiB per stream, many / few", "", Judged::Itself, Some((1.1, 1.0))),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(gateway: (f64, f64), nginx: (f64, f64)) -> Results {
+        let mut results = Results::default();
+        for round in 0..3 {
+            for (name, (value, foreign)) in [("gateway", gateway), (NGINX, nginx)] {
+                results.add("cpu", name, Sample { round, value, foreign });
+            }
+        }
+        results
+    }
+
+    fn row(results: &Results) -> String {
+        let table = results.table(&["gateway".to_string()]);
+        table.lines().find(|line| line.contains("gateway")).unwrap_or_default().to_string()
+    }
+
+    #[test]
+    fn clean_figures_are_judged() {
+        assert!(row(&results((26.0, 0.0), (20.0, 0.0))).ends_with("stretch reached"));
+        assert!(row(&results((40.0, 0.0), (20.0, 0.0))).ends_with("MISSED"));
+    }
+
+    #[test]
+    fn a_disturbed_figure_is_shown_and_not_judged() {
+        let line = row(&results((20.0, 0.5), (20.0, 0.0)));
+        assert!(line.contains("noisy") && line.ends_with("not judged"), "{line}");
+    }
+
+    #[test]
+    fn a_ratio_is_as_noisy_as_what_it_is_taken_over() {
+        assert!(row(&results((20.0, 0.0), (20.0, 0.9))).ends_with("not judged"));
+    }
+
+    #[test]
+    fn a_check_compares_clean_figures_alone() {
+        let recorded =
+            json!({ "metrics": { "cpu": { "targets": { "gateway": { "judged": { "median": 1.0 } } } } } });
+        let check = |results: Results| results.regressions(&recorded, "gateway", 0.25);
+        assert_eq!(check(results((24.0, 0.0), (20.0, 0.0))), (Vec::new(), 1));
+        assert_eq!(check(results((30.0, 0.0), (20.0, 0.0))).0.len(), 1);
+        assert_eq!(check(results((90.0, 0.0), (20.0, 0.9))), (Vec::new(), 0));
+    }
+}

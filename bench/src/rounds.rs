@@ -126,43 +126,62 @@ impl Round<'_> {
     }
 
     pub(crate) fn meter(&self, target: &Target) -> Result<Meter> {
-        // The direct way has no process of its own between client and upstream.
-        let process = target.process().filter(|_| target.name != crate::results::DIRECT);
-        let core = self.ground.cores.target;
-        let reading = process.map(|process| Reading::of(process, core)).transpose()?;
-        Ok(Meter { process, core, reading, started: Instant::now() })
+        Meter::start(self.ground, target)
     }
 }
 
 /// Figures by name, and what others used of the core.
 type Figures = (Vec<(&'static str, f64)>, f64);
 
-/// What a process uses while something runs.
+/// What a process uses while something runs, and what others use of the core it has to itself.
 pub(crate) struct Meter {
+    /// The direct way has none: then all that happens on the core is somebody else's.
     process: Option<u32>,
     core: usize,
-    reading: Option<Reading>,
+    before: Reading,
     started: Instant,
 }
 
-/// What a process used, where there is one.
-pub(crate) struct Usage(Option<Used>);
+/// What was used between start and reading of a meter.
+pub(crate) struct Usage {
+    used: Used,
+    of_a_process: bool,
+}
 
 impl Meter {
+    pub(crate) fn start(ground: &Ground, target: &Target) -> Result<Self> {
+        let process = target.process().filter(|_| target.name != crate::results::DIRECT);
+        let core = ground.cores.target;
+        Ok(Self { process, core, before: Reading::of(process, core)?, started: Instant::now() })
+    }
+
+    /// Watches the core for a target that is about to start.
+    pub(crate) fn before_start(ground: &Ground) -> Result<Self> {
+        let core = ground.cores.target;
+        Ok(Self { process: None, core, before: Reading::of(None, core)?, started: Instant::now() })
+    }
+
+    /// Reads with a target that was started since.
+    pub(crate) fn read_started(&self, target: &Target) -> Result<Usage> {
+        let after = Reading::of(target.process(), self.core)?;
+        Ok(Usage { used: self.before.until(after, self.started.elapsed()), of_a_process: true })
+    }
+
     pub(crate) fn read(&self) -> Result<Usage> {
-        let (Some(process), Some(before)) = (self.process, self.reading) else { return Ok(Usage(None)) };
-        let after = Reading::of(process, self.core)?;
-        Ok(Usage(Some(before.until(after, self.started.elapsed()))))
+        let after = Reading::of(self.process, self.core)?;
+        let used = self.before.until(after, self.started.elapsed());
+        Ok(Usage { used, of_a_process: self.process.is_some() })
     }
 }
 
 impl Usage {
+    /// Microseconds on a core; no number where there is no process.
     pub(crate) fn micros(&self) -> f64 {
-        self.0.map_or(f64::NAN, |used| used.cpu.as_secs_f64() * 1e6)
+        if self.of_a_process { self.used.cpu.as_secs_f64() * 1e6 } else { f64::NAN }
     }
 
     pub(crate) fn foreign(&self) -> f64 {
-        self.0.map_or(0.0, |used| used.foreign)
+        self.used.foreign
     }
 }
 

@@ -120,7 +120,9 @@ fn check(path: &str) -> Result<(), AddressError> {
     }
     path.split('/').try_for_each(|segment| {
         let plain = decoded(segment);
-        let leaves = plain.split(['/', '\\']).any(|part| matches!(part, "." | ".."));
+        // Some servers drop what follows a semicolon before they look at the dots.
+        let name = |part: &str| matches!(part.split(';').next(), Some("." | ".."));
+        let leaves = plain.split(['/', '\\']).any(name);
         if leaves || plain.contains('\\') || plain.contains('\0') {
             return Err(AddressError::Outside);
         }

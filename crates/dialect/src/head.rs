@@ -36,6 +36,8 @@ pub struct Head<'a> {
     pub prompt_cache_key: Option<Cow<'a, str>>,
     /// `metadata.user_id`.
     pub user_id: Option<Cow<'a, str>>,
+    /// A member that some parsers take for the model and others do not: a second one, or one in other letter case.
+    pub is_model_ambiguous: bool,
     /// The number of turns: elements of `messages`, `input` or `contents`.
     pub messages: Option<u64>,
     has_input: bool,
@@ -115,6 +117,7 @@ impl<'a> Head<'a> {
         match key {
             b"model" => {
                 self.model = value.text();
+                self.is_model_ambiguous |= self.slot != Slot::Nowhere;
                 self.slot = match (&self.slot, value.range()) {
                     (Slot::Nowhere, Some(range)) => Slot::Value(range),
                     (_, _) => Slot::Repeated,
@@ -145,7 +148,7 @@ impl<'a> Head<'a> {
                 self.has_input = true;
                 return self.count_turns(&value);
             }
-            _ => {}
+            _ => self.is_model_ambiguous |= key.eq_ignore_ascii_case(b"model"),
         }
         None
     }

@@ -81,14 +81,12 @@ pub(crate) async fn stream(
     Arrival { status, headers, end: Ending::Stream(Box::new(Relay::new(*opened, idle_timeout, journey))) }
 }
 
-/// The upload is gone, so the last answer goes back although the cascade would go on.
+/// The upload is gone although the cascade would go on: if the client sends it again, it gets further.
 pub(crate) async fn stuck(journey: Box<Journey>) -> Arrival {
-    if journey.last.is_some() {
-        return end(journey, &End::Return).await;
-    }
+    let class = journey.trail().iter().rev().find_map(|tried| tried.result.class());
     let error = FinalError {
         kind: FinalKind::UpstreamFailed,
-        class: Class::NetworkError,
+        class: class.unwrap_or(Class::NetworkError),
         retry_at: None,
         should_retry: true,
     };

@@ -7,18 +7,19 @@
 use std::{collections::VecDeque, time::Duration};
 
 use backstop_dialect::{AnswerKind, EventKind, Framing, Operation, StreamReader, examine};
+use backstop_store::Secret;
 use backstop_triage::{
     Basis, Class, Evidence, Fault, Kind, Scope, Verdict,
     cascade::{Attempt, Progress},
 };
 use bytes::Bytes;
-use http::{StatusCode, header, response};
+use http::{HeaderMap, HeaderValue, StatusCode, header, response};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
     drive::{Journey, Returned, Route},
     evidence::{joined, text_of},
-    objects,
+    mask, objects,
     upstream::{Answer, Broken, Cut, Exchange, Freshness, Reach, Trouble},
 };
 
@@ -72,6 +73,7 @@ impl Journey {
         if !self.asked.can_be_sent() {
             return Step::Stuck;
         }
+        self.last = None;
         let key = &route.outlet.keys[&attempt.key];
         let Ok(request) = self.asked.call(&route.outlet, key, attempt.model.as_str()) else {
             return self.lost("the path cannot be joined with the provider's base URL");
@@ -80,8 +82,14 @@ impl Journey {
         let freshness = if attempt.fresh_connection { Freshness::Fresh } else { Freshness::Pooled };
         match route.outlet.upstream.send(request, freshness, by).await {
             Err(broken) => self.broken(&broken),
-            Ok(exchange) if exchange.head.status.is_success() => self.succeeded(exchange, attempt, by).await,
-            Ok(exchange) => self.refused(exchange, route, by).await,
+            Ok(exchange) => {
+                self.read_windows(&exchange.head);
+                if exchange.head.status.is_success() {
+                    self.succeeded(exchange, attempt, by).await
+                } else {
+                    self.refused(exchange, route, by).await
+                }
+            }
         }
     }
 
@@ -114,9 +122,13 @@ impl Journey {
 
     /// An error answer: as much of it as evidence needs, the rest in case it goes back.
     async fn refused(&mut self, exchange: Exchange, route: Route, by: Instant) -> Step {
-        let Exchange { head, mut body } = exchange;
+        let Exchange { mut head, mut body } = exchange;
         let by = by.min(Instant::now() + ERROR_BODY_WITHIN);
-        let (held, whole) = collect(&mut body, Evidence::TEXT_CAP, by).await;
+        let (mut held, whole) = collect(&mut body, Evidence::TEXT_CAP, by).await;
+        if let Some(secret) = self.secret() {
+            held = mask::pieces(held, secret);
+            mask::headers(&mut head.headers, secret);
+        }
         let status = head.status.as_u16();
         let text = text_of(&held);
         let evidence = self.evidence(Kind::Http { status }, &head.headers, text);
@@ -200,10 +212,7 @@ impl Journey {
         let status = whole.head.status.as_u16();
         let text = String::from_utf8_lossy(&body[..body.len().min(Evidence::TEXT_CAP)]).into_owned();
         let evidence = self.evidence(Kind::Http { status }, &whole.head.headers, text);
-        if let Some(route) = self.route.clone() {
-            let (status, headers) = (StatusCode::BAD_GATEWAY, whole.head.headers.clone());
-            self.last = Some(Returned { status, headers, held: whole.pieces.clone(), rest: None, route });
-        }
+        self.keep(whole.head.headers.clone(), whole.pieces.clone());
         self.failed(&evidence, Progress::Started, Some(status));
         Step::Again
     }
@@ -246,12 +255,13 @@ impl Journey {
     fn ended_early(&mut self, mut opened: Box<Opened>) -> Step {
         opened.reader.finish();
         match opened.look() {
-            Look::Content => self.show(opened),
+            Look::Content if opened.reader.has_ended() => self.show(opened),
             Look::Failed => self.failed_in_stream(&opened),
             Look::More if opened.reader.has_ended() || opened.held.pieces.is_empty() => {
                 self.nothing_came(&opened.head)
             }
-            Look::More => {
+            // Nobody has seen any of it, so the whole answer can be had elsewhere.
+            Look::Content | Look::More => {
                 self.cut_short(Fault::IncompleteBody, "the stream ended early", &opened.held.pieces)
             }
         }
@@ -263,8 +273,27 @@ impl Journey {
         let Some(error) = reader.error() else { return self.nothing_came(head) };
         let text = String::from_utf8_lossy(error).into_owned();
         let evidence = self.evidence(Kind::Stream { status }, &head.headers, text);
+        let mut headers = head.headers.clone();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.keep(headers, VecDeque::from([Bytes::copy_from_slice(error)]));
         self.failed(&evidence, Progress::Started, Some(status));
         Step::Again
+    }
+
+    /// Keeps an error that was told under a success status, in case it goes back; it then needs an error's status.
+    fn keep(&mut self, mut headers: HeaderMap, mut held: VecDeque<Bytes>) {
+        let Some(route) = self.route.clone() else { return };
+        if let Some(secret) = self.secret() {
+            held = mask::pieces(held, secret);
+            mask::headers(&mut headers, secret);
+        }
+        self.last = Some(Returned { status: StatusCode::BAD_REQUEST, headers, held, rest: None, route });
+    }
+
+    /// The key of the latest attempt.
+    pub(crate) fn secret(&self) -> Option<&Secret> {
+        let route = self.route.as_ref()?;
+        Some(&route.outlet.keys.get(&route.key)?.secret)
     }
 
     fn nothing_came(&mut self, head: &response::Parts) -> Step {

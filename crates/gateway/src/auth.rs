@@ -143,6 +143,11 @@ impl Client {
         Ok(())
     }
 
+    /// Whether it may ask for some models only.
+    pub(crate) fn is_held_to_models(&self) -> bool {
+        !self.limits.models.is_empty()
+    }
+
     /// Whether its requests and answers are kept with the log.
     pub(crate) fn keeps_bodies(&self) -> bool {
         self.limits.keep_bodies

@@ -107,7 +107,7 @@ impl Journey {
         self.queue(&changes);
     }
 
-    fn queue(&mut self, changes: &[Change]) {
+    pub(crate) fn queue(&mut self, changes: &[Change]) {
         if let Some(ack) = settle::save(&self.shared, changes) {
             self.ack = Some(ack);
         }

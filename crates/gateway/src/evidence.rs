@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use serde_json::Value;
 
-use crate::drive::Journey;
+use crate::{drive::Journey, mask};
 
 impl Journey {
     /// What is known of a failed connection.
@@ -23,8 +23,13 @@ impl Journey {
         let header = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         };
-        let headers =
+        let mut headers: Vec<(String, String)> =
             headers.iter().filter(|(name, _)| **name != header::SET_COOKIE).filter_map(header).collect();
+        let mut text = text;
+        if let Some(secret) = self.secret() {
+            text = mask::text(text, secret);
+            headers.iter_mut().for_each(|(_, value)| *value = mask::text(std::mem::take(value), secret));
+        }
         Evidence { kind, headers, text, stderr: String::new(), hints: self.hints() }
     }
 

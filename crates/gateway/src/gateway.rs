@@ -95,7 +95,7 @@ impl Gateway {
         for outlet in plan.outlets() {
             pool.set_provider(outlet.spec(&catalog), now);
         }
-        restore(&mut pool, &store, now);
+        restore(&mut pool, &store, now, |_| true);
         let shared = Arc::new(Shared {
             clock,
             plan: ArcSwap::from_pointee(plan),
@@ -205,6 +205,8 @@ impl Control {
             for outlet in plan.outlets() {
                 pool.set_provider(outlet.spec(&catalog), now);
             }
+            // What comes back after it was out of the configuration is as it was when it went.
+            restore(&mut pool, &shared.store, now, |subject| is_new(subject, &before));
             settle::transitions(&mut pool)
         };
         shared.plan.store(Arc::new(plan));
@@ -265,14 +267,33 @@ fn listen(address: SocketAddr) -> Result<StdListener, StartError> {
     ingress::bind(address).map_err(|source| StartError::Listen { address, source })
 }
 
-fn restore(pool: &mut Pool, store: &Store, now: backstop_triage::Timestamp) {
+/// Takes up the saved states of the subjects that `is_new` to the pool.
+fn restore(
+    pool: &mut Pool,
+    store: &Store,
+    now: backstop_triage::Timestamp,
+    is_new: impl Fn(&Subject) -> bool,
+) {
     for (subject, state) in store.load_health() {
         match (Subject::parse(&subject), serde_json::from_str::<SavedState>(&state)) {
-            (Some(subject), Ok(state)) => pool.restore(&subject, state, now),
+            (Some(subject), Ok(state)) => {
+                if is_new(&subject) {
+                    pool.restore(&subject, state, now);
+                }
+            }
             (None, _) | (_, Err(_)) => {
                 tracing::warn!(subject, "a saved state cannot be read, it is forgotten")
             }
         }
+    }
+}
+
+/// Whether a plan did not have the subject: its provider, or its key.
+fn is_new(subject: &Subject, before: &Plan) -> bool {
+    let Some(outlet) = before.outlet(subject.provider().as_str()) else { return true };
+    match subject {
+        Subject::Key(_, key) | Subject::KeyModel(_, key, _) => !outlet.keys.contains_key(key),
+        Subject::Model(..) | Subject::Provider(_) | Subject::Account(..) => false,
     }
 }
 

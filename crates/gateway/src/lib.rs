@@ -37,6 +37,7 @@ mod housekeeping;
 mod ingress;
 mod intake;
 mod line;
+mod mask;
 mod meters;
 mod metrics;
 mod mount;
@@ -55,6 +56,7 @@ mod shared;
 mod stock;
 mod upstream;
 mod waiting;
+mod windows;
 
 pub use ask::{Ask, Silence, Told, Whom};
 pub use gateway::{Control, Gateway, Running, StartError};

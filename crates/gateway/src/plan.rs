@@ -22,6 +22,7 @@ use crate::{
     hosts::Hosts,
     meters::ProviderMeters,
     upstream::{TlsError, Upstream},
+    windows::Windows,
 };
 
 /// The snapshot.
@@ -61,6 +62,7 @@ pub(crate) struct OutletKey {
     pub(crate) credential: Credential,
     /// For taking it out of what is shown.
     pub(crate) secret: Secret,
+    pub(crate) windows: Windows,
 }
 
 /// How a call proves who pays.
@@ -268,6 +270,7 @@ impl OutletKey {
             label_header: HeaderValue::from_str(&encoded).unwrap_or(HeaderValue::from_static("?")),
             credential,
             secret: key.secret.clone(),
+            windows: Windows::default(),
         }
     }
 }

@@ -65,9 +65,22 @@ pub(crate) fn final_error(journey: &Journey, end: &FinalError) -> ClientError {
         error.status = StatusCode::BAD_GATEWAY.as_u16();
         error.code = end.kind.code();
     }
+    if end.kind == FinalKind::UnrecognisedFailure
+        && let Some(status) = last_status(journey).filter(|status| (400..500).contains(status))
+    {
+        error.status = status;
+    }
     error.request_id = journey.asked.id.to_string();
     error.extension = extension(journey, end.class, end.retry_at);
     error
+}
+
+/// The status of the last attempt's answer.
+fn last_status(journey: &Journey) -> Option<u16> {
+    match journey.trail().last()?.result {
+        TriedResult::Failed { status, .. } => status,
+        TriedResult::Pending | TriedResult::Answered | TriedResult::Abandoned => None,
+    }
 }
 
 /// The error event of a stream that breaks off after content: what the last attempt failed of.

@@ -16,6 +16,7 @@ use std::{
 use backstop_dialect::{ClientError, EventKind, Framing, StreamReader, error_event, keepalive};
 use backstop_triage::{Basis, Class, Evidence, Fault, Kind, Scope, Verdict, cascade::Progress};
 use bytes::Bytes;
+use http::HeaderMap;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::{attempt::Opened, drive::Journey, objects, refuse, reply::CutShort, upstream::Answer};
@@ -28,6 +29,8 @@ pub(crate) struct Relay {
     reader: StreamReader,
     framing: Framing,
     state: State,
+    /// Half of an event that never ended is with the client.
+    half_is_out: bool,
     idle_timeout: Duration,
     /// How long the client may hear nothing; zero is for ever.
     keepalive: Duration,
@@ -61,6 +64,7 @@ impl Relay {
             reader: opened.reader,
             framing: opened.framing,
             state: State::Flowing,
+            half_is_out: false,
             idle_timeout,
             keepalive,
             heard: now,
@@ -142,8 +146,7 @@ impl Relay {
     fn ended(&mut self, fault: Option<(Fault, String)>) {
         let at = self.reader.has_ended();
         if !at && fault.is_none() {
-            self.reader.finish();
-            while self.state == State::Flowing && self.take_in() {}
+            self.finish_reading();
             if self.state != State::Flowing {
                 return;
             }
@@ -160,6 +163,23 @@ impl Relay {
         self.fail(|journey| journey.failed(&evidence, Progress::Committed, None));
     }
 
+    /// The body ended in order. An event without its end counts if it is the last one of a whole answer; else half of
+    /// it would be read together with the error event that follows.
+    fn finish_reading(&mut self) {
+        let half_is_out = self.reader.is_mid_event();
+        self.reader.finish();
+        if self.reader.has_ended() {
+            while self.state == State::Flowing && self.take_in() {}
+            return;
+        }
+        self.half_is_out = half_is_out;
+        while let Some(passage) = self.reader.pop() {
+            if passage.kind == EventKind::Error {
+                return self.failed_inside();
+            }
+        }
+    }
+
     fn complete(&mut self) {
         self.journey.counted(self.reader.usage());
         if let Some(id) = self.reader.continuation().response_id {
@@ -171,7 +191,7 @@ impl Relay {
     fn failed_inside(&mut self) {
         let text =
             self.reader.error().map(|error| String::from_utf8_lossy(error).into_owned()).unwrap_or_default();
-        let evidence = Evidence { kind: Kind::Stream { status: 200 }, text, ..Evidence::default() };
+        let evidence = self.journey.evidence(Kind::Stream { status: 200 }, &HeaderMap::new(), text);
         self.fail(|journey| journey.failed(&evidence, Progress::Committed, Some(200)));
     }
 
@@ -191,7 +211,7 @@ impl Relay {
     }
 
     fn speak(&mut self, error: &ClientError) {
-        if self.reader.is_mid_event() {
+        if self.half_is_out || self.reader.is_mid_event() {
             // Half of a huge event is with the client already; an event of ours would be read as its rest.
             return;
         }

@@ -55,6 +55,8 @@ pub struct Cascade {
     ambiguous_repeats: u32,
     /// Set while the model with the larger window is tried: the overflow to return if it fails.
     overflowed: bool,
+    /// Whether a connection that broke near the window has had its fresh try.
+    overflow_retried: bool,
     /// Set once a pooled connection has proved stale.
     fresh_only: bool,
     began: Option<Timestamp>,
@@ -189,6 +191,7 @@ impl Cascade {
             transient_retries: 0,
             ambiguous_repeats: 0,
             overflowed: false,
+            overflow_retried: false,
             fresh_only: false,
             began: None,
             idle_since: None,

@@ -18,6 +18,7 @@ use crate::{
     facts::{Answer, Facts, fold::fold, reports_failure},
     matcher::Matcher,
     preset::{self, Preset},
+    quota::QuotaHeaders,
     rules::{Pack, RuleError},
 };
 
@@ -53,6 +54,8 @@ pub(crate) struct Plan {
     pub(crate) zone: Option<TimeZone>,
     /// Whether the provider's failures can hide in an answer with a good status.
     hides_errors: bool,
+    /// The headers that tell of windows, as these packs describe them.
+    quota: QuotaHeaders,
     /// Per pack: whether it is one of these.
     consulted: Vec<bool>,
 }
@@ -65,7 +68,11 @@ impl Plan {
         let its_own = || own.iter().filter_map(|pack| packs.get(*pack)).filter(|pack| pack.shared.is_none());
         let zone = its_own().find_map(|pack| pack.zone.clone());
         let hides_errors = its_own().any(|pack| pack.errors_in_200);
-        Self { own, like, shared, zone, hides_errors, consulted }
+        let mut quota = QuotaHeaders::default();
+        for pack in own.iter().chain(&like).chain(&shared).filter_map(|pack| packs.get(*pack)) {
+            quota.extend(&pack.quota);
+        }
+        Self { own, like, shared, zone, hides_errors, quota, consulted }
     }
 
     /// Whether a pack is consulted.
@@ -154,6 +161,11 @@ impl Catalog {
     /// One preset.
     pub fn preset(&self, id: &str) -> Option<&Preset> {
         self.0.presets.iter().find(|preset| preset.id == id)
+    }
+
+    /// The headers in which a provider tells of its keys' windows.
+    pub fn quota_headers(&self, provider: &ProviderId) -> &QuotaHeaders {
+        &self.0.plan(provider).quota
     }
 
     /// Whether a complete answer with a good status reports a failure after all. Only providers that are

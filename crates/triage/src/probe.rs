@@ -23,6 +23,7 @@ mod value;
 pub use length::Length;
 pub use value::{Pointers, Test};
 
+pub(crate) use length::of_length as window_of_length;
 use length::{named, seconds};
 use row::Row;
 use value::{moment, number, text};

@@ -1,10 +1,13 @@
 //! What a provider reports of a key's usage windows and balance.
 //!
-//! A snapshot is read by [`crate::probe`] from a usage endpoint, or put together from response headers. The
+//! A snapshot is read by [`crate::probe`] from a usage endpoint, or by [`QuotaHeaders`] from an answer's headers. The
 //! pool matches the window that a failure names to it, so that a key rests until its own window resets.
+
+mod headers;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::headers::{HeaderWindow, QuotaHeaders};
 use crate::{ModelId, Timestamp, Window};
 
 /// The windows of one key at one moment.
@@ -78,6 +81,10 @@ impl QuotaSnapshot {
                 None => self.windows.push(row.clone()),
             }
         }
+        // Windows of single models are as many as clients ask for: the oldest give way.
+        while self.windows.len() > MOST_WINDOWS {
+            self.windows.remove(0);
+        }
     }
 
     /// Whether it knows `window` and has room in it.
@@ -104,3 +111,5 @@ fn has_room<'a>(rows: impl Iterator<Item = &'a QuotaWindow>) -> bool {
     let mut rows = rows.peekable();
     rows.peek().is_some() && rows.all(|row| !row.exhausted)
 }
+
+const MOST_WINDOWS: usize = 64;

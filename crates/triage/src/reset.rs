@@ -119,6 +119,11 @@ pub fn from_text(folded: &str, frame: &Frame<'_>) -> Stated {
     prose::stated(folded, frame)
 }
 
+/// When a reset header's value says that it is: a number, a duration, or a moment in any form.
+pub fn from_value(value: &str, frame: &Frame<'_>) -> Option<Stated> {
+    header::reset(value.trim(), frame)
+}
+
 /// When headers say that it heals; names in lower case.
 pub fn from_headers(headers: &[(String, String)], frame: &Frame<'_>) -> Stated {
     header::stated(headers, frame)

@@ -11,7 +11,7 @@ mod test_value;
 
 use regex::Regex;
 
-use crate::{Class, Fault, ProviderId, RuleId, Scope, Window};
+use crate::{Class, Fault, ProviderId, RuleId, Scope, Window, quota::HeaderWindow};
 
 pub use self::{
     parse::RuleError,
@@ -39,6 +39,8 @@ pub struct Pack {
     pub quotes: Quotes,
     /// Parts of the names of models that think so long that an idle connection may be cut, folded.
     pub slow_models: Vec<String>,
+    /// The headers that tell of a key's windows.
+    pub quota: Vec<HeaderWindow>,
     /// The file it was read from.
     pub file: String,
     /// The rules in the order in which they are tried.

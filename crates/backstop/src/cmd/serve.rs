@@ -65,6 +65,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for warning in &setup.config.warnings {
         tracing::warn!(line = warning.line, fix = warning.fix, "{}", warning.what);
     }
+    // Before anything takes time: a change from here on is noticed.
+    let file = setup.config.file.clone();
+    let seen = Seen::of(file.as_deref());
     let (config, catalog) = compose(base(setup), &store).map_err(anyhow::Error::msg)?;
     let new_token = prepare_token(&store)?;
     let slot = Slot::default();
@@ -82,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         eprintln!("  admin token    in {}", token_file(store.data_dir()).display());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(gateway, &live, &config))?;
+    runtime.block_on(serve(gateway, &live, (&config, seen)))?;
     store.close();
     Ok(ExitCode::SUCCESS)
 }
@@ -156,12 +159,11 @@ fn greet(running: &Serving, config: &Config) {
     }
 }
 
-async fn serve(running: Serving, live: &Running, config: &Config) -> Result<()> {
+async fn serve(running: Serving, live: &Running, (config, mut seen): (&Config, Seen<'_>)) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let control = running.control();
-    let mut seen = Seen::of(config.file.as_deref());
     let mut look = tokio::time::interval(LOOK_EVERY);
     loop {
         tokio::select! {
@@ -197,9 +199,9 @@ impl<'f> Seen<'f> {
         Self { file, state: file.and_then(state) }
     }
 
-    /// Whether it has changed since; a file that is gone for a moment has not.
+    /// Whether it has changed since. A file that is gone or empty for a moment has not: somebody is writing it.
     fn changed(&mut self) -> bool {
-        let Some(found) = self.file.and_then(state) else { return false };
+        let Some(found) = self.file.and_then(state).filter(|(_, length)| *length > 0) else { return false };
         let before = self.state.replace(found);
         before != Some(found)
     }

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 mod admin;
+mod classify;
 mod clients;
 mod demo;
 mod run;

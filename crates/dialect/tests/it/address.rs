@@ -84,6 +84,8 @@ fn a_path_cannot_leave_the_base() {
     let outside = [
         "/v1/../admin",
         "/v1/%2e%2e/admin",
+        "/v1/..;/admin",
+        "/v1/..%3bx=1/admin",
         "/v1/.%2E/admin",
         "/v1/%252e%252e/admin",
         "/v1/x%2f..%2f..%2fadmin",

@@ -48,6 +48,10 @@ impl Intake<'_> {
             Err(denied) if self.plan.client_auth => return Err(denial(denied)),
             Err(_) => None,
         };
+        if matches!(self.parts.method, Method::TRACE | Method::CONNECT) {
+            // What answers TRACE repeats the request, with the key in it.
+            return Err(Problem::NotSupported { what: format!("the method {}", self.parts.method) }.into());
+        }
         if let Some(response) = models::list(self.plan, self.way, self.known, self.parts) {
             return Ok(Entered::Listed(response));
         }
@@ -148,6 +152,11 @@ impl Intake<'_> {
             }
             Err(_) => return Ok(()),
         };
+        let is_limited = asked.client.as_ref().is_some_and(|client| client.is_held_to_models());
+        if head.is_model_ambiguous && is_limited {
+            // The provider might read another model than the one that is checked here.
+            return Err(Problem::BadRequest { why: "it names its model more than once".into() }.into());
+        }
         if asked.model.is_none() {
             asked.model = head.model.as_deref().map(str::to_owned);
         }
@@ -168,7 +177,7 @@ impl Intake<'_> {
         }
         let ours = |value: &HeaderValue| {
             let text = value.to_str().unwrap_or_default();
-            self.plan.clients.knows(text.rsplit(' ').next().unwrap_or(text))
+            text.split_ascii_whitespace().any(|word| self.plan.clients.knows(word))
         };
         let names = [header::AUTHORIZATION.as_str(), "x-api-key", "x-goog-api-key", "api-key"];
         let credential = |name: &str| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop_faultd::{Client, Ended, How, Point, Reply, Script, key};
+use backstop_faultd::{Client, Ended, How, Point, Reply, Script, any, key};
 
 use crate::world::{STREAM, Setup, World, request};
 
@@ -166,4 +166,25 @@ async fn a_stream_that_falls_silent_after_content_ends_with_an_error_event() {
         "{}",
         got.body
     );
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_inside_an_event_leaves_no_half_of_it() {
+    let whole = World::of(Script::new(), &["sk-one"]).await.stream().await.body;
+    let first = whole.find("piece 0").unwrap() + 30;
+    let cuts = (first..whole.len()).step_by(7).enumerate();
+    let script = cuts.fold(Script::new(), |script, (call, at)| {
+        let how = if call % 2 == 0 { How::End } else { How::Close };
+        script.on(any().nth(call as u64 + 1), Reply::answer().cut(Point::Bytes(at), how))
+    });
+    let provider = "circuit_breaker_threshold = 1000";
+    let world = World::new(Setup { script, provider, keys: &["sk-one"], ..Setup::default() }).await;
+    for at in (first..whole.len()).step_by(7) {
+        let got = world.stream().await;
+        for data in got.data() {
+            let is_json = serde_json::from_str::<serde_json::Value>(data).is_ok();
+            assert!(is_json || data == "[DONE]", "cut at {at}: {data}");
+        }
+        assert_eq!(got.whole, got.count("\"error\"") == 0, "cut at {at}: {}", got.body);
+    }
 }

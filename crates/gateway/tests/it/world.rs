@@ -86,6 +86,13 @@ impl World {
         Self { provider, gateway, folder, config }
     }
 
+    /// Puts a changed configuration into force.
+    pub(crate) fn reload(&self, change: impl FnOnce(&mut Config)) {
+        let mut config = read(&self.config, self.folder.path(), &Catalog::embedded()).unwrap();
+        change(&mut config);
+        self.gateway.control().reload(&config).unwrap();
+    }
+
     pub(crate) async fn post(&self, path: &str, body: &str) -> Got {
         self.post_with(path, body, "").await
     }
@@ -192,6 +199,12 @@ pub(crate) fn start(config: &str, folder: &Path) -> Running {
 
 fn try_start(config: &str, folder: &Path) -> Result<Running, String> {
     let catalog = Catalog::embedded();
+    let config = read(config, folder, &catalog)?;
+    let store = Store::open(&config.server.data_dir).map_err(|error| error.to_string())?;
+    Gateway { config, store, catalog, mount: None }.start().map_err(|error| error.to_string())
+}
+
+fn read(config: &str, folder: &Path, catalog: &Catalog) -> Result<Config, String> {
     let server = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndata_dir = \"{}\"\nworkers = 1\nmetrics_open = true\n",
         folder.display()
@@ -201,10 +214,8 @@ fn try_start(config: &str, folder: &Path) -> Result<Running, String> {
         Some(rest) => format!("{server}{rest}"),
         None => format!("{server}{config}"),
     };
-    let config = Config::parse(&config, Path::new("test.toml"), &Environment::default(), &catalog)
-        .map_err(|error| error.to_string())?;
-    let store = Store::open(&config.server.data_dir).map_err(|error| error.to_string())?;
-    Gateway { config, store, catalog, mount: None }.start().map_err(|error| error.to_string())
+    Config::parse(&config, Path::new("test.toml"), &Environment::default(), catalog)
+        .map_err(|error| error.to_string())
 }
 
 pub(crate) const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;

@@ -108,7 +108,7 @@ impl Cascade {
         let (key, scope) = (held.permit.key(), failure.verdict.scope);
         match failure.class() {
             Class::RequestError => Plan::Over(End::Return),
-            Class::ContextOverflow => self.after_overflow(held, settings),
+            Class::ContextOverflow => self.after_overflow(held, failure, scene),
             Class::TransientRequest => {
                 let again = self.transient_retries < settings.transient_retries && scene.pool.pay(now);
                 self.transient_retries += 1;
@@ -140,7 +140,9 @@ impl Cascade {
             | Class::ServerError
             | Class::NetworkError
             | Class::ConfigurationError => self.next_key(key, settings),
-            Class::Timeout if settings.retry_on_timeout => self.next_key(key, settings),
+            Class::Timeout if settings.retry_on_timeout || failure.progress == Progress::NotSent => {
+                self.next_key(key, settings)
+            }
             Class::Timeout => {
                 Plan::Over(End::Error(FinalError::after(&failure.verdict, self.limits.call, now)))
             }
@@ -161,7 +163,13 @@ impl Cascade {
         Plan::Key(Step::NextKey)
     }
 
-    fn after_overflow(&mut self, held: &Held, settings: &Settings) -> Plan {
+    fn after_overflow(&mut self, held: &Held, failure: &Failure, scene: &mut Scene<'_>) -> Plan {
+        let (settings, now) = (scene.settings, scene.now);
+        // A connection that broke near the window may also have just broken: it gets one fresh try.
+        if failure.progress != Progress::Rejected && !self.overflow_retried && scene.pool.pay(now) {
+            self.overflow_retried = true;
+            return Plan::Same(Again { key: held.permit.key(), model: held.model, at: now });
+        }
         let tried = held.attempt.step == Step::LargerWindow;
         let larger =
             settings.context_fallback.as_deref().filter(|model| *model != held.permit.model().as_str());

@@ -165,8 +165,7 @@ impl Cascade {
         let Some(last) = obstacles.last() else {
             return End::Error(FinalError::of(FinalKind::NoUsableKey, Class::ConfigurationError));
         };
-        let of_one_kind =
-            obstacles.iter().all(|obstacle| FinalKind::of(obstacle.class) == FinalKind::of(last.class));
+        let of_one_kind = obstacles.iter().all(|obstacle| obstacle.class == last.class);
         if of_one_kind && self.last_answer_goes_back(last.class) {
             return End::Return;
         }
@@ -176,14 +175,10 @@ impl Cascade {
         End::Error(FinalError::of(FinalKind::of(class), class))
     }
 
-    /// Whether the upstream's own answer serves the client best: a model that is not there, an unknown 4xx.
+    /// Whether the upstream's own answer serves the client best: a model that is not there.
     fn last_answer_goes_back(&self, class: Class) -> bool {
-        let Some(TriedResult::Failed { verdict, status, .. }) = self.trail.last().map(|tried| &tried.result)
-        else {
-            return false;
-        };
-        let is_client_error = status.is_some_and(|status| (400..500).contains(&status));
-        verdict.class == class && (class == Class::ModelError || (class == Class::Unknown && is_client_error))
+        let last = self.trail.last().and_then(|tried| tried.result.class());
+        class == Class::ModelError && last == Some(Class::ModelError)
     }
 
     /// What stood in the way, leg by leg, then attempt by attempt.

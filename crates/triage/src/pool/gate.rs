@@ -123,6 +123,8 @@ impl Gate {
             self.renew();
             self.successes = successes;
             self.returning = true;
+            // What this very attempt still comes to belongs to the epoch that it opened.
+            *mark = Mark { epoch: self.health.epoch, ..Mark::default() };
             return Proof::Renewed;
         }
         if self.successes >= SUCCESSES_TO_RETURN {

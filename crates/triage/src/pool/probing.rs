@@ -88,6 +88,10 @@ impl Provider {
     }
 
     fn test_passed(&mut self, slot: usize, now: Timestamp) {
+        // What was proven while the test was under way stands: only a person brings such a key back.
+        if self.keys[slot].gate.health.disabled.is_some() {
+            return;
+        }
         let vain_tests = self.keys[slot].vain_tests.saturating_add(1);
         self.recover(slot, now);
         // Passing the test only to be refused again is a loop; until the key has answered, time decides.

@@ -185,6 +185,7 @@ impl Provider {
             return;
         }
         if term.stated
+            && term.source != RestSource::MonthlyCycle
             && case.verdict.scope == Scope::Account
             && is_limit(case.verdict)
             && key.account.is_some()

@@ -47,7 +47,8 @@ pub(super) fn seconds(unit: &str) -> Option<f64> {
     })
 }
 
-fn of_length(seconds: f64) -> Option<Window> {
+/// The window of so many seconds.
+pub(crate) fn of_length(seconds: f64) -> Option<Window> {
     let within = |least: f64, most: f64| (least..=most).contains(&seconds);
     match seconds {
         _ if within(1.0, 60.0) => Some(Window::Minute),

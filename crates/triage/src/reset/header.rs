@@ -40,7 +40,7 @@ fn retry_after(headers: &[(String, String)], frame: &Frame<'_>) -> Option<Stated
     Stated::wait(at.duration_since(sent).as_secs_f64().max(0.0))
 }
 
-fn reset(value: &str, frame: &Frame<'_>) -> Option<Stated> {
+pub(super) fn reset(value: &str, frame: &Frame<'_>) -> Option<Stated> {
     if let Ok(number) = value.parse::<f64>() {
         return Stated::number(number, frame);
     }

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::{
     BodyShape, Comparison, Example, KindName, Pack, Quotes, Rule, Then, ValueTest, When, WindowFrom,
 };
-use crate::{Class, Fault, ProviderId, RuleId, Scope, Window, facts::fold::fold};
+use crate::{Class, Fault, ProviderId, RuleId, Scope, Window, facts::fold::fold, quota::HeaderWindow};
 
 /// What is wrong with a rule file, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -60,6 +60,7 @@ pub(super) fn pack(file: &str, toml: &str) -> Result<Pack, RuleError> {
             codes: raw.quotes.code.iter().map(|code| fold(code)).collect(),
         },
         slow_models: raw.slow_models.iter().map(|name| fold(name)).collect(),
+        quota: raw.quota.into_iter().map(|window| source.quota(window)).collect::<Result<_, _>>()?,
         file: file.to_owned(),
         rules,
     })
@@ -73,6 +74,13 @@ struct Source<'a> {
 impl Source<'_> {
     fn line(&self, at: usize) -> usize {
         1 + self.toml.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
+    }
+
+    fn quota(&self, window: Spanned<HeaderWindow>) -> Result<HeaderWindow, RuleError> {
+        let at = window.span().start;
+        let window = window.into_inner();
+        window.check().map_err(|(problem, fix)| self.error(at, problem, fix))?;
+        Ok(window)
     }
 
     fn error(&self, at: usize, problem: &str, fix: &str) -> RuleError {
@@ -103,6 +111,8 @@ struct RawPack {
     quotes: RawQuotes,
     #[serde(default)]
     slow_models: Vec<String>,
+    #[serde(default)]
+    quota: Vec<Spanned<HeaderWindow>>,
     #[serde(default)]
     rule: Vec<RawRule>,
 }

@@ -37,6 +37,27 @@ fn an_overflow_goes_back_in_our_own_words() {
 }
 
 #[test]
+fn a_reset_near_the_window_gets_one_fresh_try_before_it_counts_as_an_overflow() {
+    let reset = || fail(ContextOverflow, Scope::Request).progress(Progress::MaybeAccepted);
+    expect![[r#"
+          0.0s p 1/m first: context_overflow
+          0.0s p 1/m retry_same: context_overflow
+        400 context_length_exceeded (context_overflow), no retry
+    "#]]
+    .assert_eq(&World::with_keys(3).ask(|_| reset()));
+    let mut calls = 0;
+    expect![[r#"
+          0.0s p 1/m first: context_overflow
+          0.0s p 1/m retry_same: answered
+        answered
+    "#]]
+    .assert_eq(&World::with_keys(3).ask(|_| {
+        calls += 1;
+        if calls == 1 { reset() } else { Answer }
+    }));
+}
+
+#[test]
 fn an_overflow_tries_the_larger_window_once_on_the_same_key() {
     let settings = Settings { context_fallback: Some("large".into()), ..Settings::default() };
     let mut world = World::with(2, settings);
@@ -435,6 +456,21 @@ fn no_answer_at_all_from_fifty_keys_is_three_calls() {
 }
 
 #[test]
+fn a_connection_that_was_not_made_in_time_tries_the_next_key_whatever_the_setting() {
+    let settings = Settings { retry_on_timeout: false, ..Settings::default() };
+    let mut world = World::with(3, settings);
+    expect![[r#"
+          0.0s p 1/m first: timeout
+          0.0s p 2/m next_key: answered
+        answered
+    "#]]
+    .assert_eq(&world.ask(|attempt| match attempt.key.0 {
+        1 => fail(Timeout, Scope::Network).progress(Progress::NotSent),
+        _ => Answer,
+    }));
+}
+
+#[test]
 fn a_timeout_goes_back_if_retrying_it_is_off() {
     let settings = Settings { retry_on_timeout: false, ..Settings::default() };
     let mut world = World::with(3, settings);
@@ -494,7 +530,7 @@ fn unknown_tries_one_further_key_and_one_further_leg() {
           0.0s p 1/m first: unknown
           0.0s p 2/m next_key: unknown
           0.0s q 6/m next_provider: unknown
-        the upstream's answer goes back
+        502 unrecognised_failure (unknown), no retry
     "#]]
     .assert_eq(&world.ask_legs(legs, limits, |_| fail(Unknown, Scope::Request)));
     expect![[r#"
@@ -519,7 +555,7 @@ fn three_unknown_requests_in_a_row_rest_the_key_and_one_probe_a_minute_passes() 
     .assert_eq(&world.keys());
     expect![[r#"
           0.0s p 1/m first: unknown
-        the upstream's answer goes back
+        502 unrecognised_failure (unknown), no retry
     "#]]
     .assert_eq(&world.ask(|_| fail(Unknown, Scope::Request)));
     expect![[r#"

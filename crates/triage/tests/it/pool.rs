@@ -3,8 +3,8 @@
 use backstop_triage::{
     Class::{self, *},
     KeyId, ModelId, ProviderId, QuotaSnapshot, QuotaWindow, Scope, Settings, Timestamp, Verdict, Window,
-    cascade::{Action, Attempt, Outcome},
-    pool::{Change, Deed, Notice, Permit, Pool, ProbeKind, ProbeResult, Probes, SavedState, Subject, Wish},
+    cascade::{Action, Attempt, Outcome, Progress},
+    pool::{Change, Deed, Notice, Permit, ProbeKind, ProbeResult, Probes, SavedState, Subject, Wish},
     settings::{Rotation, Sticky},
 };
 use expect_test::expect;
@@ -22,15 +22,13 @@ fn pick(world: &mut World) -> Option<Permit> {
 fn verdict_of(reply: Reply) -> Verdict {
     match reply {
         Reply::Fail { verdict, .. } => verdict,
-        Reply::Answer | Reply::Leave => {
-            Verdict::new(Unknown, Scope::Request, "", backstop_triage::Basis::Nothing)
-        }
+        Answer | Reply::Leave => Verdict::new(Unknown, Scope::Request, "", backstop_triage::Basis::Nothing),
     }
 }
 
 fn settle(world: &mut World, permit: Permit, reply: Reply) {
     match reply {
-        Reply::Answer => world.pool.settle(permit, None, world.now),
+        Answer => world.pool.settle(permit, None, world.now),
         Reply::Leave => drop(permit),
         Reply::Fail { verdict, status, .. } => world.pool.settle(permit, Some((&verdict, status)), world.now),
     }
@@ -216,7 +214,7 @@ fn more_than_three_errors_in_a_row_make_a_key_unstable() {
 
 // How long a rest is
 
-fn rest_after(prepare: impl FnOnce(&mut World), failure: Reply) -> String {
+fn rest_after(prepare: impl FnOnce(&mut World), failure: &Reply) -> String {
     let mut world = World::with_keys(1);
     prepare(&mut world);
     world.ask(|_| failure.clone());
@@ -245,16 +243,16 @@ fn a_full_window_rests_by_the_first_source_that_knows() {
         world.pass(4 * DAY);
     };
     let mut story = String::new();
-    story += &rest_after(five_hours, quota());
-    story += &rest_after(full_week, quota());
-    story += &rest_after(five_hours, quota().stated(4 * HOUR));
-    story += &rest_after(nothing, quota().stated(HOUR));
-    story += &rest_after(nothing, quota().said(900));
-    story += &rest_after(nothing, quota().said(5 * HOUR));
-    story += &rest_after(nothing, fail(QuotaExhausted, Scope::Key).window(Window::Monthly));
-    story += &rest_after(succeeded_4_days_ago, fail(QuotaExhausted, Scope::Key).window(Window::Monthly));
-    story += &rest_after(nothing, quota());
-    story += &rest_after(nothing, quota().stated(90 * DAY));
+    story += &rest_after(five_hours, &quota());
+    story += &rest_after(full_week, &quota());
+    story += &rest_after(five_hours, &quota().stated(4 * HOUR));
+    story += &rest_after(nothing, &quota().stated(HOUR));
+    story += &rest_after(nothing, &quota().said(900));
+    story += &rest_after(nothing, &quota().said(5 * HOUR));
+    story += &rest_after(nothing, &fail(QuotaExhausted, Scope::Key).window(Window::Monthly));
+    story += &rest_after(succeeded_4_days_ago, &fail(QuotaExhausted, Scope::Key).window(Window::Monthly));
+    story += &rest_after(nothing, &quota());
+    story += &rest_after(nothing, &quota().stated(90 * DAY));
     expect![[r#"
         1 resting for 2.0h (quota_exhausted, snapshot)
         1 resting for 3.0d (quota_exhausted, snapshot)
@@ -404,6 +402,35 @@ fn a_free_test_decides_over_a_quarantined_key() {
         2 disabled (auth_error, test)
     "#]]
     .assert_eq(&story);
+}
+
+#[test]
+fn a_test_that_passes_does_not_undo_what_was_proven_meanwhile() {
+    let mut world = world_with_probes(1);
+    let mut slow = world.request(vec![leg("p", &["m"])], world.limits());
+    assert!(matches!(slow.next(&mut world.pool, world.now), Action::Attempt(_)));
+    world.ask(|_| fail(AuthError, Scope::Key));
+    let probe = world.pool.poll_probe(world.now).expect("a test is due");
+    let verdict = verdict_of(fail(AuthError, Scope::Key).proven());
+    let outcome = Outcome::Failed { verdict, progress: Progress::Rejected, status: Some(401) };
+    slow.report(outcome, &mut world.pool, world.now);
+    world.pool.probe_result(&probe, ProbeResult::Passed, world.now);
+    expect![[r#"
+        1 disabled (auth_error, verdict)
+    "#]]
+    .assert_eq(&world.keys());
+}
+
+#[test]
+fn a_monthly_cycle_that_nobody_stated_rests_the_key_and_not_its_account() {
+    let mut world = account_world(2);
+    world.ask(once(fail(QuotaExhausted, Scope::Account).window(Window::Monthly)));
+    expect![[r#"
+        1 resting for 10.0d (quota_exhausted, monthlycycle)
+        2 active
+        99 active
+    "#]]
+    .assert_eq(&world.keys());
 }
 
 #[test]

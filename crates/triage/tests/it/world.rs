@@ -228,7 +228,7 @@ impl World {
                 let _ = write!(text, " ({}, {})", why.class, source(why.source));
             }
             for rest in key.models {
-                let until = rest.until.map_or("being tried".into(), |until| span(self.now, until));
+                let until = rest.until.map_or_else(|| "being tried".into(), |until| span(self.now, until));
                 let _ = write!(text, "; not {} for {until}", rest.model);
             }
             text.push('\n');
