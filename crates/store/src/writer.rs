@@ -394,8 +394,10 @@ fn write_history(connection: &mut Connection, history: &History) -> rusqlite::Re
 }
 
 fn sync(connection: &Connection) -> rusqlite::Result<()> {
+    // The database skips a write that changes nothing, and with it the synchronisation: the header's free number counts.
+    let count: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    let synced = connection.execute("UPDATE schema_version SET version = version", []).map(drop);
+    let synced = connection.pragma_update(None, "user_version", count.wrapping_add(1));
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     synced
 }
