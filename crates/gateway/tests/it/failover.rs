@@ -201,3 +201,11 @@ async fn a_clients_own_words_in_an_error_steer_nothing() {
     assert_eq!((got.status, world.provider.log().len()), (400, 1), "{}", got.body);
     assert_eq!(world.keys(), ["sk-one active", "sk-two active"]);
 }
+
+#[tokio::test]
+async fn a_bomb_of_an_error_is_read_as_far_as_evidence_needs() {
+    let script = Script::new().on(key("sk-one"), Reply::gzip_bomb(500, 1 << 24));
+    let world = World::of(script, &["sk-one", "sk-two"]).await;
+    let got = world.chat().await;
+    assert_eq!((got.status, got.header("x-backstop-key")), (200, "sk-two"));
+}

@@ -5,6 +5,7 @@
 mod answers;
 mod bad_input;
 mod connections;
+mod crowds;
 mod failover;
 mod health;
 mod hostile;
