@@ -27,7 +27,7 @@ impl Clock {
         self.wall.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
     }
 
-    /// The moment of a time stamp as a timer; past ones are due at once, far ones a month away.
+    /// The moment of a time stamp as a timer; past ones are due at once, far ones sixty days away.
     pub(crate) fn instant(&self, at: Timestamp) -> Instant {
         let ahead = std::time::Duration::try_from(at.duration_since(self.wall)).unwrap_or_default();
         self.anchor + ahead.min(FARTHEST)

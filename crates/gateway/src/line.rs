@@ -123,6 +123,11 @@ enum Phase {
     Busy,
 }
 
+impl Phase {
+    /// Each at the place of its number.
+    const ALL: [Self; 4] = [Self::Silent, Self::Idle, Self::Head, Self::Busy];
+}
+
 impl Line {
     pub(crate) fn new() -> Self {
         let (phase, since, cut) =
@@ -157,12 +162,8 @@ impl Line {
     }
 
     fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Relaxed) {
-            0 => Phase::Silent,
-            1 => Phase::Idle,
-            2 => Phase::Head,
-            _ => Phase::Busy,
-        }
+        let number = usize::from(self.phase.load(Ordering::Relaxed));
+        Phase::ALL.get(number).copied().unwrap_or(Phase::Busy)
     }
 
     fn end(&self) -> Instant {
