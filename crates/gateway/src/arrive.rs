@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use backstop_dialect::{ClientError, error_body, error_headers, response_headers};
+use backstop_dialect::{ClientError, Problem, error_body, error_headers, response_headers};
 use backstop_triage::Class;
 use backstop_triage::cascade::{End, FinalError, FinalKind};
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use crate::{
     refuse,
     relay::Relay,
     reply::{Content, Reply},
+    upstream::UploadFault,
 };
 
 /// How a journey ended.
@@ -84,6 +85,9 @@ pub(crate) async fn stream(
 /// The upload is gone although the cascade would go on: if the client sends it again, it gets further.
 pub(crate) async fn stuck(journey: Box<Journey>) -> Arrival {
     let class = journey.trail().iter().rev().find_map(|tried| tried.result.class());
+    if matches!(class, Some(Class::RequestError | Class::ModelError)) && journey.last.is_some() {
+        return end(journey, &End::Return).await;
+    }
     let error = FinalError {
         kind: FinalKind::UpstreamFailed,
         class: class.unwrap_or(Class::NetworkError),
@@ -91,6 +95,17 @@ pub(crate) async fn stuck(journey: Box<Journey>) -> Arrival {
         should_retry: true,
     };
     end(journey, &End::Error(error)).await
+}
+
+/// The client's own upload failed on its way: that is all it is told.
+pub(crate) fn upload_failed(journey: Box<Journey>, fault: UploadFault) -> Arrival {
+    let problem = match fault {
+        UploadFault::BrokeOff => Problem::BadRequest { why: "the body broke off".into() },
+        UploadFault::TooLong => Problem::TooLarge { limit: journey.plan.upload_limit },
+    };
+    let mut error = ClientError::new(&problem, journey.asked.dialect, None);
+    error.request_id = journey.asked.id.to_string();
+    told(journey, error)
 }
 
 pub(crate) async fn end(mut journey: Box<Journey>, end: &End) -> Arrival {
@@ -123,8 +138,12 @@ fn back(mut journey: Box<Journey>, returned: Returned) -> Arrival {
     Arrival { status: returned.status, headers, end }
 }
 
-fn ours(mut journey: Box<Journey>, end: &FinalError) -> Arrival {
+fn ours(journey: Box<Journey>, end: &FinalError) -> Arrival {
     let error = refuse::final_error(&journey, end);
+    told(journey, error)
+}
+
+fn told(mut journey: Box<Journey>, error: ClientError) -> Arrival {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let mut headers = error_headers(journey.asked.dialect, &error);
     mark(&journey, &mut headers, journey.route.as_ref());

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use backstop_store::Secret;
 use backstop_triage::{Catalog, Fault, KeyId, ProviderId, Timestamp, pool::Pool};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header, uri::InvalidUri};
 use tokio::time::Instant;
 
 use crate::{
@@ -83,15 +83,11 @@ impl Control {
     pub fn with_pool<T>(&self, work: impl FnOnce(&mut Pool, Timestamp) -> T) -> T {
         let shared = self.shared();
         let now = shared.clock.now();
-        let (result, changes) = {
-            let mut pool = shared.pool.lock();
-            (work(&mut pool, now), settle::transitions(&mut pool))
-        };
-        if !changes.is_empty() {
-            drop(settle::save(shared, &changes));
+        let settled = settle::work(shared, |pool| work(pool, now));
+        if !settled.changes.is_empty() {
             shared.pool_changed.notify_waiters();
         }
-        result
+        settled.result
     }
 
     /// Makes a call.
@@ -101,22 +97,10 @@ impl Control {
     pub async fn ask(&self, ask: Ask) -> Result<Told, Silence> {
         let (provider, upstream, key) = self.find(ask.whom)?;
         let (upstream, target) = self.target(&provider, upstream, &ask.url)?;
-        let body = ask.body.unwrap_or_default();
-        let has_body = !body.is_empty();
-        let mut request = Request::new(Outgoing::Whole(body));
-        *request.method_mut() = ask.method;
-        let target =
-            with_credential(&mut request, target, key.as_ref().map(|key| OutletKey::new(key, &provider)));
-        *request.uri_mut() = target.parse().map_err(|_| Silence::unusable("the address cannot be used"))?;
-        let headers = request.headers_mut();
-        headers.insert(header::HOST, upstream.authority().clone());
-        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        if has_body {
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        for (name, value) in &provider.headers {
-            headers.insert(name.clone(), value.clone());
-        }
+        let credential = key.as_ref().map(|key| OutletKey::new(key, &provider).credential);
+        let wanted = Call { method: ask.method, target, body: ask.body.unwrap_or_default() };
+        let request = request(wanted, &upstream, &provider, credential.as_ref())
+            .map_err(|_| Silence::unusable("the address cannot be used"))?;
         let mut told = call(&upstream, request, Instant::now() + ask.within).await?;
         if let Some(key) = key {
             told.body = without(&told.body, key.secret.expose());
@@ -194,17 +178,59 @@ impl Silence {
     }
 }
 
-/// Puts the key on a request, the way its provider wants it; the target, with the key where it belongs there.
-fn with_credential(request: &mut Request<Outgoing>, target: String, key: Option<OutletKey>) -> String {
-    match key.map(|key| key.credential) {
-        Some(Credential::Header(name, value)) => {
-            request.headers_mut().insert(name, value);
-            target
-        }
-        Some(Credential::Query(pair)) if target.contains('?') => format!("{target}&{pair}"),
-        Some(Credential::Query(pair)) => format!("{target}?{pair}"),
-        Some(Credential::Nothing) | None => target,
+/// A call that is none of a client's.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Path and query, without the key.
+    pub(crate) target: String,
+    pub(crate) body: Bytes,
+}
+
+/// Makes a call ready to be sent to a provider: with its headers, and with the key where it wants it.
+pub(crate) fn request(
+    call: Call,
+    upstream: &Upstream,
+    provider: &Provider,
+    credential: Option<&Credential>,
+) -> Result<Request<Outgoing>, InvalidUri> {
+    let has_body = !call.body.is_empty();
+    let mut request = Request::new(Outgoing::Whole(call.body));
+    *request.method_mut() = call.method;
+    let headers = request.headers_mut();
+    headers.insert(header::HOST, upstream.authority().clone());
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    if has_body {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
+    for (name, value) in &provider.headers {
+        headers.insert(name.clone(), value.clone());
+    }
+    let target = match credential {
+        Some(Credential::Header(name, value)) => {
+            headers.insert(name.clone(), value.clone());
+            call.target
+        }
+        Some(Credential::Query(pair)) => and_query(call.target, pair),
+        Some(Credential::Nothing) | None => call.target,
+    };
+    *request.uri_mut() = target.parse()?;
+    Ok(request)
+}
+
+/// A path and query with what the provider's configuration adds to every query, except what is there already.
+pub(crate) fn with_query(target: String, provider: &Provider) -> String {
+    let has = |target: &str, name: &str| {
+        let query = target.split_once('?').map_or("", |(_, query)| query);
+        query.split('&').any(|pair| pair.split('=').next() == Some(name))
+    };
+    provider.query.iter().fold(target, |target, (name, value)| {
+        if has(&target, name) { target } else { and_query(target, &format!("{name}={value}")) }
+    })
+}
+
+fn and_query(target: String, pair: &str) -> String {
+    let join = if target.contains('?') { '&' } else { '?' };
+    format!("{target}{join}{pair}")
 }
 
 async fn call(upstream: &Arc<Upstream>, request: Request<Outgoing>, by: Instant) -> Result<Told, Silence> {
@@ -215,6 +241,8 @@ async fn call(upstream: &Arc<Upstream>, request: Request<Outgoing>, by: Instant)
             Trouble::ForbiddenAddress => {
                 Silence::unusable("the name leads to an address that no provider has")
             }
+            // What we ask ourselves is whole before it is sent.
+            Trouble::Upload(_) => broken(Fault::BrokenPipe, error.detail),
         })?;
     let mut answer = exchange.body;
     let mut body = Vec::new();
@@ -240,3 +268,28 @@ fn without(body: &Bytes, secret: &str) -> Bytes {
 }
 
 const LARGEST: usize = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Config, Environment};
+
+    #[test]
+    fn a_key_in_the_query_goes_along_with_what_the_configuration_adds() {
+        let text = "[[provider]]\nid = \"p\"\nformat = \"openai-chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\nkey_header = \"query:token\"\nquery = { version = \"2\" }\n[[provider.key]]\nvalue = \"sk-one\"\n";
+        let config =
+            Config::parse(text, Path::new("t.toml"), &Environment::default(), &Catalog::embedded()).unwrap();
+        let provider = &config.providers[0];
+        let upstream = Upstream::new(provider).unwrap();
+        let secret = Secret::new("sk-one");
+        let key = StoredKey { id: KeyId(1), label: String::new(), account: None, secret };
+        let credential = OutletKey::new(&key, provider).credential;
+        let target = with_query("/v1/models?version=1".to_owned(), provider);
+        let call = Call { method: Method::GET, target, body: Bytes::new() };
+        let made = request(call, &upstream, provider, Some(&credential)).unwrap();
+        assert_eq!(made.uri(), "/v1/models?version=1&token=sk%2Done");
+        assert_eq!(with_query("/v1/models".to_owned(), provider), "/v1/models?version=2");
+    }
+}

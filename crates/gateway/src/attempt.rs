@@ -10,7 +10,7 @@ use backstop_dialect::{AnswerKind, EventKind, Framing, Operation, StreamReader, 
 use backstop_store::Secret;
 use backstop_triage::{
     Basis, Class, Evidence, Fault, Kind, Scope, Verdict,
-    cascade::{Attempt, Progress},
+    cascade::{Attempt, Outcome, Progress},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header, response};
@@ -19,8 +19,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     drive::{Journey, Returned, Route},
     evidence::{joined, text_of},
-    mask, objects,
-    upstream::{Answer, Broken, Cut, Exchange, Freshness, Reach, Trouble},
+    mask, objects, told,
+    upstream::{Answer, Broken, Cut, Exchange, Freshness, Reach, Trouble, UploadFault},
 };
 
 /// What became of an attempt.
@@ -35,6 +35,8 @@ pub(crate) enum Step {
     Stream(Box<Opened>),
     /// Nothing more can be sent, though the cascade would go on: the upload is gone.
     Stuck,
+    /// The client's upload failed.
+    Upload(UploadFault),
 }
 
 /// A complete answer.
@@ -115,6 +117,11 @@ impl Journey {
                 let verdict =
                     Verdict::new(Class::ConfigurationError, Scope::Provider, reason, Basis::Structure);
                 self.failed_as(verdict, &Evidence::default(), progress, None);
+            }
+            Trouble::Upload(fault) => {
+                // Nobody but the client is at fault.
+                self.report(Outcome::Abandoned);
+                return Step::Upload(fault);
             }
         }
         Step::Again
@@ -212,7 +219,7 @@ impl Journey {
         let status = whole.head.status.as_u16();
         let text = String::from_utf8_lossy(&body[..body.len().min(Evidence::TEXT_CAP)]).into_owned();
         let evidence = self.evidence(Kind::Http { status }, &whole.head.headers, text);
-        self.keep(whole.head.headers.clone(), whole.pieces.clone());
+        self.keep(StatusCode::BAD_REQUEST, whole.head.headers.clone(), whole.pieces.clone());
         self.failed(&evidence, Progress::Started, Some(status));
         Step::Again
     }
@@ -275,19 +282,20 @@ impl Journey {
         let evidence = self.evidence(Kind::Stream { status }, &head.headers, text);
         let mut headers = head.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        self.keep(headers, VecDeque::from([Bytes::copy_from_slice(error)]));
+        let (named, body) = told::as_answer(self.asked.dialect, error);
+        self.keep(named.unwrap_or(StatusCode::BAD_REQUEST), headers, VecDeque::from([body]));
         self.failed(&evidence, Progress::Started, Some(status));
         Step::Again
     }
 
     /// Keeps an error that was told under a success status, in case it goes back; it then needs an error's status.
-    fn keep(&mut self, mut headers: HeaderMap, mut held: VecDeque<Bytes>) {
+    fn keep(&mut self, status: StatusCode, mut headers: HeaderMap, mut held: VecDeque<Bytes>) {
         let Some(route) = self.route.clone() else { return };
         if let Some(secret) = self.secret() {
             held = mask::pieces(held, secret);
             mask::headers(&mut headers, secret);
         }
-        self.last = Some(Returned { status: StatusCode::BAD_REQUEST, headers, held, rest: None, route });
+        self.last = Some(Returned { status, headers, held, rest: None, route });
     }
 
     /// The key of the latest attempt.

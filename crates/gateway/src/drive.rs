@@ -11,7 +11,6 @@ use backstop_store::Ack;
 use backstop_triage::{
     Class, Evidence, Fault, KeyId, Kind, ModelId, Scope, Verdict,
     cascade::{Action, Cascade, Leg, Limits, Outcome, Progress, Tried, Wake},
-    pool::Change,
 };
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -81,11 +80,9 @@ impl Journey {
     fn next(&mut self) -> Action {
         let shared = Arc::clone(&self.shared);
         let now = shared.clock.now();
-        let (action, changes) = {
-            let mut pool = shared.pool.lock();
-            (self.cascade.next(&mut pool, now), settle::transitions(&mut pool))
-        };
-        self.queue(&changes);
+        let settled = settle::work(&shared, |pool| self.cascade.next(pool, now));
+        let action = settled.result;
+        self.await_write(settled.ack);
         self.under_way = matches!(action, Action::Attempt(_));
         if self.under_way {
             shared.boot.traffic(&shared.store);
@@ -98,18 +95,15 @@ impl Journey {
         self.under_way = matches!(outcome, Outcome::Committed);
         let shared = Arc::clone(&self.shared);
         let now = shared.clock.now();
-        let changes = {
-            let mut pool = shared.pool.lock();
-            self.cascade.report(outcome, &mut pool, now);
-            settle::transitions(&mut pool)
-        };
+        let settled = settle::work(&shared, |pool| self.cascade.report(outcome, pool, now));
         shared.pool_changed.notify_waiters();
-        self.queue(&changes);
+        self.await_write(settled.ack);
     }
 
-    pub(crate) fn queue(&mut self, changes: &[Change]) {
-        if let Some(ack) = settle::save(&self.shared, changes) {
-            self.ack = Some(ack);
+    /// Has the answer wait for a write.
+    pub(crate) fn await_write(&mut self, ack: Option<Ack>) {
+        if ack.is_some() {
+            self.ack = ack;
         }
     }
 
@@ -216,6 +210,7 @@ pub(crate) async fn drive(mut journey: Box<Journey>) -> Arrival {
                 Step::Passing(begun) => return arrive::passing(journey, begun, attempt.idle_timeout).await,
                 Step::Stream(opened) => return arrive::stream(journey, opened, attempt.idle_timeout).await,
                 Step::Stuck => return arrive::stuck(journey).await,
+                Step::Upload(fault) => return arrive::upload_failed(journey, fault),
             },
             Action::Wait { until, wake: Wake::Time } => {
                 tokio::time::sleep_until(shared.clock.instant(until)).await

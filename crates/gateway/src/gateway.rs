@@ -197,8 +197,7 @@ impl Control {
         let (clients, _) =
             stock::clients(config, &shared.store, &before.clients, now).map_err(StartError::Clients)?;
         let plan = Plan::new(config, stock::keys(config, &shared.store), clients, &before)?;
-        let changes = {
-            let mut pool = shared.pool.lock();
+        drop(settle::work(shared, |pool| {
             for outlet in before.outlets().filter(|outlet| plan.outlet(outlet.config.id.as_str()).is_none()) {
                 pool.remove_provider(&outlet.config.id);
             }
@@ -206,11 +205,9 @@ impl Control {
                 pool.set_provider(outlet.spec(&catalog), now);
             }
             // What comes back after it was out of the configuration is as it was when it went.
-            restore(&mut pool, &shared.store, now, |subject| is_new(subject, &before));
-            settle::transitions(&mut pool)
-        };
+            restore(pool, &shared.store, now, |subject| is_new(subject, &before));
+        }));
         shared.plan.store(Arc::new(plan));
-        drop(settle::save(shared, &changes));
         shared.pool_changed.notify_waiters();
         Ok(())
     }
@@ -241,13 +238,10 @@ impl Control {
     /// What a person does with a key; whether the key exists. Resolves when it is written.
     pub async fn act(&self, provider: &ProviderId, key: KeyId, deed: Deed) -> bool {
         let now = self.0.clock.now();
-        let (found, changes) = {
-            let mut pool = self.0.pool.lock();
-            (pool.act(provider, key, deed, now), settle::transitions(&mut pool))
-        };
+        let settled = settle::work(&self.0, |pool| pool.act(provider, key, deed, now));
         self.0.pool_changed.notify_waiters();
-        settle::written(&self.0, settle::save(&self.0, &changes)).await;
-        found
+        settle::written(&self.0, settled.ack).await;
+        settled.result
     }
 
     /// The store.

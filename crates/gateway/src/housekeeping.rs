@@ -28,13 +28,8 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 
 fn due_probes(shared: &Arc<Shared>) -> Vec<Probe> {
     let now = shared.clock.now();
-    let (probes, changes) = {
-        let mut pool = shared.pool.lock();
-        let probes: Vec<Probe> = std::iter::from_fn(|| pool.poll_probe(now)).take(MOST_AT_ONCE).collect();
-        (probes, settle::transitions(&mut pool))
-    };
-    drop(settle::save(shared, &changes));
-    probes
+    settle::work(shared, |pool| std::iter::from_fn(|| pool.poll_probe(now)).take(MOST_AT_ONCE).collect())
+        .result
 }
 
 /// Opens one encrypted connection to each provider, so that the first request finds it.

@@ -54,6 +54,7 @@ mod route;
 mod settle;
 mod shared;
 mod stock;
+mod told;
 mod upstream;
 mod waiting;
 mod windows;

@@ -7,17 +7,18 @@ use std::{sync::Arc, time::Duration};
 
 use backstop_dialect::has_embedded_error;
 use backstop_triage::{
-    Basis, Class, Evidence, Kind, Preset, Scope, Timestamp, Verdict,
+    Basis, Class, Evidence, Kind, Penalty, Preset, Scope, Timestamp, Treatment, Verdict,
     pool::{Probe, ProbeKind, ProbeResult},
     probe::{QuotaProbe, Reading},
 };
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, StatusCode, Uri, header};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use tokio::time::Instant;
 
 use crate::{
+    ask::{Call, request, with_query},
     config::{BaseUrl, Provider},
-    plan::{Credential, Outlet, OutletKey},
+    plan::{Outlet, OutletKey},
     settle,
     shared::Shared,
     upstream::{Freshness, Outgoing, Upstream},
@@ -29,12 +30,7 @@ pub(crate) async fn make(shared: Arc<Shared>, probe: Probe) {
     let found = find(&shared, &probe).await.unwrap_or(ProbeResult::Inconclusive);
     tracing::debug!(provider = %probe.provider, key = %probe.key, kind = ?probe.kind, found = word(&found), "probe");
     let now = shared.clock.now();
-    let changes = {
-        let mut pool = shared.pool.lock();
-        pool.probe_result(&probe, found, now);
-        settle::transitions(&mut pool)
-    };
-    drop(settle::save(&shared, &changes));
+    drop(settle::work(&shared, |pool| pool.probe_result(&probe, found, now)));
     shared.pool_changed.notify_waiters();
 }
 
@@ -68,6 +64,12 @@ fn test(answer: &Got, classify: impl Fn(&Evidence) -> Verdict) -> ProbeResult {
     }
     let verdict = classify(&answer.evidence());
     match verdict.class {
+        // A permission or a service that the test lacks says nothing against the key.
+        Class::AuthError | Class::BillingExhausted
+            if Treatment::of(&verdict, Some(answer.status.as_u16())).penalty == Penalty::RestDoubt =>
+        {
+            ProbeResult::Inconclusive
+        }
         Class::AuthError | Class::BillingExhausted => ProbeResult::Refused(verdict),
         Class::RequestError
         | Class::ContextOverflow
@@ -142,25 +144,19 @@ impl Caller<'_> {
         } else {
             Arc::new(Upstream::new(&Provider { base_url: base, ..config.clone() }).ok()?)
         };
-        let mut request = Request::new(Outgoing::Whole(Bytes::new()));
-        *request.uri_mut() = uri.path_and_query()?.as_str().parse().ok()?;
-        let out = request.headers_mut();
-        out.insert(header::HOST, upstream.authority().clone());
-        out.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        for (name, value) in &config.headers {
-            out.insert(name.clone(), value.clone());
-        }
+        let target = with_query(uri.path_and_query()?.as_str().to_owned(), config);
+        let call = Call { method: Method::GET, target, body: Bytes::new() };
+        let mut request = request(call, &upstream, config, Some(&self.key.credential)).ok()?;
         for (name, value) in headers {
-            out.insert(HeaderName::try_from(*name).ok()?, HeaderValue::try_from(*value).ok()?);
+            request
+                .headers_mut()
+                .insert(HeaderName::try_from(*name).ok()?, HeaderValue::try_from(*value).ok()?);
         }
-        if let Credential::Header(name, value) = &self.key.credential {
-            out.insert(name.clone(), value.clone());
-        }
-        call(&upstream, request).await
+        get(&upstream, request).await
     }
 }
 
-async fn call(upstream: &Arc<Upstream>, request: Request<Outgoing>) -> Option<Got> {
+async fn get(upstream: &Arc<Upstream>, request: Request<Outgoing>) -> Option<Got> {
     let by = Instant::now() + WITHIN;
     let exchange = upstream.send(request, Freshness::Fresh, by).await.ok()?;
     let mut answer = exchange.body;
@@ -199,3 +195,22 @@ fn word(found: &ProbeResult) -> &'static str {
 }
 
 const WITHIN: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_test_refuses_a_key_only_with_proof() {
+        let answer =
+            Got { status: StatusCode::FORBIDDEN, headers: http::HeaderMap::new(), body: Bytes::new() };
+        let verdict = |reason: &str, basis: Basis| Verdict::new(Class::AuthError, Scope::Key, reason, basis);
+        for (verdict, refused) in [
+            (verdict("permission_missing", Basis::Structure), false),
+            (Verdict { disable_key: true, ..verdict("invalid_key", Basis::Structure) }, true),
+        ] {
+            let found = test(&answer, |_| verdict.clone());
+            assert_eq!(matches!(found, ProbeResult::Refused(_)), refused, "{verdict:?}");
+        }
+    }
+}

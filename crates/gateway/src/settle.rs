@@ -7,19 +7,33 @@ use backstop_triage::pool::{Change, Notice, Pool};
 
 use crate::shared::Shared;
 
-/// Takes the transitions that have not been written yet. To be called with the pool's lock held.
-pub(crate) fn transitions(pool: &mut Pool) -> Vec<Change> {
-    std::iter::from_fn(|| pool.poll_change()).collect()
+/// What a piece of work on the pool led to.
+pub(crate) struct Settled<T> {
+    pub(crate) result: T,
+    /// The transitions, queued for the store.
+    pub(crate) changes: Vec<Change>,
+    /// Resolves when they are written; `None` if there were none.
+    pub(crate) ack: Option<Ack>,
 }
 
-/// Queues transitions for the store. The result resolves when they are written.
-pub(crate) fn save(shared: &Shared, changes: &[Change]) -> Option<Ack> {
-    if !changes.is_empty() {
+/// Works on the pool under its lock, and queues the transitions for the store before the lock is let go: two workers
+/// that change one key one after the other are written in the same order.
+pub(crate) fn work<T>(shared: &Shared, deed: impl FnOnce(&mut Pool) -> T) -> Settled<T> {
+    let settled = {
+        let mut pool = shared.pool.lock();
+        let result = deed(&mut pool);
+        let changes: Vec<Change> = std::iter::from_fn(|| pool.poll_change()).collect();
+        let ack = queue(shared, &changes);
+        Settled { result, changes, ack }
+    };
+    if !settled.changes.is_empty() {
         shared.probe_due.notify_one();
     }
-    for change in changes {
-        announce(change);
-    }
+    settled.changes.iter().for_each(announce);
+    settled
+}
+
+fn queue(shared: &Shared, changes: &[Change]) -> Option<Ack> {
     let rows: Vec<(String, String)> = changes
         .iter()
         .filter_map(|change| Some((change.subject.to_string(), serde_json::to_string(&change.state).ok()?)))

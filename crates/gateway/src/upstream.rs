@@ -39,7 +39,7 @@ pub(crate) use self::{
     answer::{Answer, Cut},
     outgoing::{Outgoing, Upload},
 };
-use self::{dial::Dialer, wire::Traffic};
+use self::{dial::Dialer, outgoing::UploadError, wire::Traffic};
 use crate::config::Provider;
 
 /// One provider's address and its idle connections.
@@ -81,6 +81,17 @@ pub(crate) enum Trouble {
     Fault(Fault),
     /// The name leads to an address that no provider has: link-local, metadata, multicast.
     ForbiddenAddress,
+    /// The client's own upload failed.
+    Upload(UploadFault),
+}
+
+/// What was wrong with a client's upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UploadFault {
+    /// The client stopped sending.
+    BrokeOff,
+    /// It is longer than the gateway takes.
+    TooLong,
 }
 
 /// How far a failed call got.
@@ -275,11 +286,12 @@ impl Broken {
             (true, false) if used => Reach::Stale,
             (true, _) => Reach::MaybeAccepted,
         };
-        let fault = match io_kind(error) {
-            Some(io::ErrorKind::BrokenPipe) => Fault::BrokenPipe,
-            Some(_) | None => Fault::ConnectionReset,
+        let trouble = match (upload_fault(error), io_kind(error)) {
+            (Some(fault), _) => Trouble::Upload(fault),
+            (None, Some(io::ErrorKind::BrokenPipe)) => Trouble::Fault(Fault::BrokenPipe),
+            (None, Some(_) | None) => Trouble::Fault(Fault::ConnectionReset),
         };
-        Self { trouble: Trouble::Fault(fault), reach, detail: without_urls(error) }
+        Self { trouble, reach, detail: without_urls(error) }
     }
 }
 
@@ -293,24 +305,27 @@ fn worker() -> usize {
 }
 
 fn io_kind(error: &hyper::Error) -> Option<io::ErrorKind> {
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        if let Some(io) = inner.downcast_ref::<io::Error>() {
-            return Some(io.kind());
-        }
-        source = inner.source();
-    }
-    None
+    sources(error).find_map(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind)
+}
+
+/// What was wrong with the client's upload, if that is why a call failed.
+fn upload_fault(error: &hyper::Error) -> Option<UploadFault> {
+    sources(error).find_map(|source| source.downcast_ref::<UploadError>()).map(|error| match error {
+        UploadError::Client(_) => UploadFault::BrokeOff,
+        UploadError::TooLong => UploadFault::TooLong,
+    })
+}
+
+fn sources(error: &hyper::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(std::error::Error::source(error), |error| error.source())
 }
 
 /// The texts of an error and its sources. The HTTP library's own never contain a URL.
 fn without_urls(error: &hyper::Error) -> String {
     let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
+    for source in sources(error) {
         text.push_str(": ");
-        text.push_str(&inner.to_string());
-        source = inner.source();
+        text.push_str(&source.to_string());
     }
     text
 }

@@ -52,15 +52,12 @@ impl Journey {
             return;
         };
         snapshot.taken_at = self.trail().last().map_or(now, |tried| tried.began);
-        let changes = {
-            let mut pool = self.shared.pool.lock();
-            pool.record_quota(&outlet.config.id, key, &snapshot, now);
-            settle::transitions(&mut pool)
-        };
-        if !changes.is_empty() {
+        let settled =
+            settle::work(&self.shared, |pool| pool.record_quota(&outlet.config.id, key, &snapshot, now));
+        if !settled.changes.is_empty() {
             self.shared.pool_changed.notify_waiters();
         }
-        self.queue(&changes);
+        self.await_write(settled.ack);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What needs no change passes byte for byte, in all four shapes.
 
-use backstop_faultd::{Faultd, Script};
+use backstop_faultd::{Faultd, Reply, Script, key};
 
 use crate::world::{Setup, World, ask, request};
 
@@ -102,6 +102,38 @@ async fn an_upload_streams_through() {
     assert!(got.status < 500, "{} {}", got.status, got.body);
     let call = world.provider.log().remove(0);
     assert_eq!((call.body.len(), call.path.as_str()), (body.len(), "/v1/files"));
+}
+
+#[tokio::test]
+async fn an_upload_that_a_key_is_refused_for_is_to_be_sent_again() {
+    let script =
+        Script::new().on(key("sk-one"), Reply::error(401, "invalid_api_key", "Incorrect API key provided."));
+    let world = World::of(script, &["sk-one", "sk-two"]).await;
+    let headers = "content-type: multipart/form-data; boundary=b\r\n";
+    let got = ask(world.gateway.addr(), &upload(headers, b"content-length: 4\r\n\r\nfile")).await;
+    assert_eq!((got.status, got.header("x-should-retry")), (503, "true"), "{}", got.body);
+    assert!(!got.body.contains("Incorrect API key"), "{}", got.body);
+}
+
+#[tokio::test]
+async fn an_upload_that_is_too_long_is_refused_and_blames_nobody() {
+    let tables = "[server]\nupload_limit = 1048576\n";
+    let world = World::new(Setup { tables, ..Setup::default() }).await;
+    let piece = [b"40000\r\n".as_slice(), "x".repeat(0x40000).as_bytes(), b"\r\n"].concat();
+    let headers = "content-type: audio/wav\r\ntransfer-encoding: chunked\r\n";
+    let long = [b"\r\n".as_slice(), &piece.repeat(5), b"0\r\n\r\n"].concat();
+    let got = ask(world.gateway.addr(), &upload(headers, &long)).await;
+    assert_eq!(got.status, 413, "{}", got.body);
+
+    assert_eq!(world.keys(), ["sk-one active", "sk-two active"]);
+}
+
+fn upload(headers: &str, rest: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST /proxy/p/v1/files HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n{headers}",
+        crate::world::CLIENT_KEY,
+    );
+    [head.as_bytes(), rest].concat()
 }
 
 #[tokio::test]

@@ -24,6 +24,30 @@ async fn an_error_event_first_in_a_success_moves_on_unseen() {
 }
 
 #[tokio::test]
+async fn a_request_error_told_first_in_a_success_is_told_to_the_client_as_it_is() {
+    let refusal = || {
+        Reply::answer().error_event(
+            Point::Events(0),
+            "invalid_request_error",
+            "Unsupported parameter: 'frobnicate' is not supported with this model.",
+        )
+    };
+    let alone = Script::new().on(key("sk-one"), refusal());
+    let after_a_limit = Script::new().on(key("sk-one"), Reply::status(429)).on(key("sk-two"), refusal());
+    for (script, asked) in [(alone, 1), (after_a_limit, 2)] {
+        let world = World::of(script, &["sk-one", "sk-two"]).await;
+        let got = world.stream().await;
+        assert_eq!((got.status, got.header("x-should-retry")), (400, "false"), "{}", got.body);
+        assert_eq!(got.header("content-type"), "application/json");
+        assert_eq!(
+            got.json()["error"]["message"],
+            "Unsupported parameter: 'frobnicate' is not supported with this model."
+        );
+        assert_eq!(world.provider.log().len(), asked);
+    }
+}
+
+#[tokio::test]
 async fn a_stream_cut_before_content_moves_on_unseen() {
     let cuts = [
         (Point::Headers, How::Reset),
