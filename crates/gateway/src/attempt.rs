@@ -66,8 +66,8 @@ impl Journey {
     pub(crate) async fn attempt(&mut self, attempt: &Attempt) -> Step {
         let outlet = self.plan.outlet(attempt.provider.as_str()).cloned();
         let Some(outlet) = outlet.filter(|outlet| outlet.keys.contains_key(&attempt.key)) else {
-            // Removed while the request was under way.
-            return self.lost("this key is not configured any more");
+            // Removed while the request was under way, or added after it began.
+            return self.lost(Scope::Key, "this key is not configured any more");
         };
         let route = Route { outlet, key: attempt.key, model: attempt.model.clone() };
         self.route = Some(route.clone());
@@ -78,7 +78,7 @@ impl Journey {
         self.last = None;
         let key = &route.outlet.keys[&attempt.key];
         let Ok(request) = self.asked.call(&route.outlet, key, attempt.model.as_str()) else {
-            return self.lost("the path cannot be joined with the provider's base URL");
+            return self.lost(Scope::Provider, "the path cannot be joined with the provider's base URL");
         };
         let by = self.shared.clock.instant(attempt.first_content_by);
         let freshness = if attempt.fresh_connection { Freshness::Fresh } else { Freshness::Pooled };
@@ -95,10 +95,9 @@ impl Journey {
         }
     }
 
-    fn lost(&mut self, what: &str) -> Step {
+    fn lost(&mut self, scope: Scope, what: &str) -> Step {
         self.record.detail(what);
-        let verdict =
-            Verdict::new(Class::ConfigurationError, Scope::Provider, "not_configured", Basis::Structure);
+        let verdict = Verdict::new(Class::ConfigurationError, scope, "not_configured", Basis::Structure);
         self.failed_as(verdict, &Evidence::default(), Progress::NotSent, None);
         Step::Again
     }

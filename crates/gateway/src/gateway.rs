@@ -197,6 +197,9 @@ impl Control {
         let (clients, _) =
             stock::clients(config, &shared.store, &before.clients, now).map_err(StartError::Clients)?;
         let plan = Plan::new(config, stock::keys(config, &shared.store), clients, &before)?;
+        let plan = Arc::new(plan);
+        // Before the pool: whoever gets a new key from it finds that key in the plan.
+        shared.plan.store(Arc::clone(&plan));
         drop(settle::work(shared, |pool| {
             for outlet in before.outlets().filter(|outlet| plan.outlet(outlet.config.id.as_str()).is_none()) {
                 pool.remove_provider(&outlet.config.id);
@@ -207,7 +210,6 @@ impl Control {
             // What comes back after it was out of the configuration is as it was when it went.
             restore(pool, &shared.store, now, |subject| is_new(subject, &before));
         }));
-        shared.plan.store(Arc::new(plan));
         shared.pool_changed.notify_waiters();
         Ok(())
     }

@@ -9,12 +9,17 @@ use crate::{probe, settle, shared::Shared};
 
 /// Keeps house until the process ends.
 pub(crate) async fn keep(shared: Arc<Shared>) {
-    warm(&shared);
+    // In safe mode nobody is called, by us neither.
+    if shared.boot.safe_for(shared.clock.now()).is_none() {
+        warm(&shared);
+    }
     let mut sweep = interval_at(Instant::now() + SWEEP_EVERY, SWEEP_EVERY);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let due = shared.pool.lock().next_probe_at();
         let by = due.map_or_else(|| Instant::now() + SWEEP_EVERY, |at| shared.clock.instant(at));
+        let safe_for = shared.boot.safe_for(shared.clock.now());
+        let by = safe_for.map_or(by, |left| by.max(Instant::now() + left));
         tokio::select! {
             _ = sweep.tick() => shared.plan.load().outlets().for_each(|outlet| outlet.upstream.sweep()),
             () = tokio::time::sleep_until(by.max(Instant::now() + LEAST_PAUSE)) => {}
@@ -28,6 +33,9 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 
 fn due_probes(shared: &Arc<Shared>) -> Vec<Probe> {
     let now = shared.clock.now();
+    if shared.boot.safe_for(now).is_some() {
+        return Vec::new();
+    }
     settle::work(shared, |pool| std::iter::from_fn(|| pool.poll_probe(now)).take(MOST_AT_ONCE).collect())
         .result
 }
