@@ -26,7 +26,8 @@ pub(crate) struct Client {
     hash: [u8; 32],
     limits: ClientLimits,
     expires_at: Option<Timestamp>,
-    used: Mutex<Used>,
+    /// Shared with the snapshots before and after, so that a reload loses no count.
+    used: Arc<Mutex<Used>>,
 }
 
 /// What a client has used up.
@@ -54,11 +55,12 @@ impl Clients {
     /// The clients of the store's rows. `spent` tells what one of them has spent this month.
     pub(crate) fn new(rows: Vec<ClientRow>, before: Option<&Self>, spent: impl Fn(u64) -> u64) -> Self {
         let client = |row: ClientRow| {
-            let used = before
-                .and_then(|before| Some(std::mem::take(&mut *before.by_hash.get(&row.hash)?.used.lock())));
-            let used = used.unwrap_or_else(|| Used { spent_micros: spent(row.id), ..Used::default() });
+            let used = before.and_then(|before| Some(Arc::clone(&before.by_hash.get(&row.hash)?.used)));
+            let used = used.unwrap_or_else(|| {
+                Arc::new(Mutex::new(Used { spent_micros: spent(row.id), ..Used::default() }))
+            });
             let ClientRow { id, name, hash, limits, expires_at, .. } = row;
-            (hash, Arc::new(Client { id, name, hash, limits, expires_at, used: Mutex::new(used) }))
+            (hash, Arc::new(Client { id, name, hash, limits, expires_at, used }))
         };
         Self { by_hash: rows.into_iter().map(client).collect() }
     }

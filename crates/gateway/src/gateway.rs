@@ -99,6 +99,7 @@ impl Gateway {
         let shared = Arc::new(Shared {
             clock,
             plan: ArcSwap::from_pointee(plan),
+            reloading: Mutex::default(),
             catalog: ArcSwap::from_pointee(catalog),
             pool: Mutex::new(pool),
             pool_changed: Notify::new(),
@@ -191,6 +192,7 @@ impl Control {
     /// When a provider cannot be used or client keys cannot be read; the old configuration stays in force.
     pub fn reload(&self, config: &Config) -> Result<(), StartError> {
         let shared = &self.0;
+        let _one_at_a_time = shared.reloading.lock();
         let now = shared.clock.now();
         let before = shared.plan.load_full();
         let catalog = shared.catalog.load_full();

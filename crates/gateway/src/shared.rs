@@ -16,6 +16,8 @@ use crate::{
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) plan: ArcSwap<Plan>,
+    /// Held while a configuration is put into force: one after the other.
+    pub(crate) reloading: Mutex<()>,
     pub(crate) catalog: ArcSwap<Catalog>,
     /// Held for nanoseconds, never over an await.
     pub(crate) pool: Mutex<Pool>,
