@@ -8,6 +8,7 @@
 //!   request ---> window() --> override, cache, name, directory, default      (no network)
 //!   later   ---> ask()   ---> the same with four network steps   ---> cache
 //!   failure ---> overflowed() · answer ---> answered()           ---> cache corrected
+//!   later   ---> save()                                          ---> file
 //! ```
 
 use std::{
@@ -15,7 +16,10 @@ use std::{
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use backstop_http::{HttpClient, HttpError, HttpReply};
@@ -33,6 +37,8 @@ pub struct Windows {
     file: Option<PathBuf>,
     http: HttpClient,
     memory: Mutex<BTreeMap<Place, Cached>>,
+    /// Whether memory holds what the file does not.
+    unsaved: AtomicBool,
     settled: Mutex<BTreeMap<Place, Window>>,
     asking: Mutex<BTreeMap<Place, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -71,6 +77,7 @@ impl Windows {
             file: file.map(Path::to_owned),
             http,
             memory: Mutex::new(memory),
+            unsaved: AtomicBool::new(false),
             settled: Mutex::default(),
             asking: Mutex::default(),
         }
@@ -148,6 +155,18 @@ impl Windows {
         self.correct(&place, kept, kept.and_then(|cached| cached.after_answer(prompt_tokens)));
     }
 
+    /// Writes what was found out since the last time to the file. Blocks; not for the path of a request.
+    pub fn save(&self) {
+        let Some(file) = &self.file else { return };
+        if !self.unsaved.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let memory = self.memory.lock().clone();
+        if let Err(error) = write(file, &memory) {
+            tracing::warn!(file = %file.display(), %error, "what is known of windows cannot be kept");
+        }
+    }
+
     fn resolve(&self, subject: &Subject<'_>, answers: &[Answer], now: Timestamp) -> Resolution {
         context::resolve(&self.question(subject, answers), now)
     }
@@ -205,7 +224,9 @@ impl Windows {
     }
 
     fn remember(&self, place: &Place, resolution: &Resolution, subject: &Subject<'_>, now: Timestamp) {
-        if !NETWORK_STEPS.contains(&resolution.source) {
+        // What was learned while the question was under way is newer than its answer.
+        let learned_meanwhile = self.memory.lock().get(place).is_some_and(|cached| cached.fresh(now));
+        if learned_meanwhile || !NETWORK_STEPS.contains(&resolution.source) {
             return;
         }
         let local = context::is_local(subject.endpoint.base_url);
@@ -223,11 +244,7 @@ impl Windows {
             Some(cached) => memory.insert(place.clone(), cached),
             None => memory.remove(place),
         };
-        if let Some(file) = &self.file
-            && let Err(error) = write(file, &memory)
-        {
-            tracing::warn!(file = %file.display(), %error, "what is known of windows cannot be kept");
-        }
+        self.unsaved.store(true, Ordering::Release);
     }
 }
 

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::{
     attempt::{Begun, Opened, Whole},
+    counting::ESTIMATE,
     drive::{Journey, Returned, Route},
     passing::Passing,
     refuse,
@@ -161,6 +162,9 @@ fn headers(journey: &Journey, upstream: &HeaderMap, route: Option<&Route>) -> He
 fn mark(journey: &Journey, headers: &mut HeaderMap, route: Option<&Route>) {
     if let Ok(id) = HeaderValue::try_from(journey.asked.id.to_string()) {
         headers.insert(REQUEST_ID, id);
+    }
+    if journey.asked.is_estimated {
+        headers.insert(ESTIMATE, HeaderValue::from_static("true"));
     }
     headers.insert(ATTEMPTS, HeaderValue::from(journey.trail().len()));
     let Some(Route { outlet, key, model }) = route else { return };

@@ -45,6 +45,10 @@ pub(crate) struct Asked {
     pub(crate) slot: Slot,
     /// Turns of the conversation.
     pub(crate) messages: Option<u64>,
+    /// The window of the model that it asks for first, where it was looked up.
+    pub(crate) window: Option<u64>,
+    /// Whether the answer is an estimate of ours.
+    pub(crate) is_estimated: bool,
     /// Whether the provider keeps the answer, though nobody asked for it in so many words.
     pub(crate) is_stored: bool,
     /// The object at the provider that it names.

@@ -139,6 +139,9 @@ impl Journey {
         let text = text_of(&held);
         let evidence = self.evidence(Kind::Http { status }, &head.headers, text);
         self.record.upstream_id(&head.headers);
+        if let Some(counted) = self.count_here(status, &evidence) {
+            return Step::Whole(counted);
+        }
         let progress = match status {
             502 | 504 | 520..=529 if status != 529 => Progress::MaybeAccepted,
             _ => Progress::Rejected,

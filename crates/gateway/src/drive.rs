@@ -109,8 +109,7 @@ impl Journey {
 
     /// Classifies a failure, logs it, and reports it.
     pub(crate) fn failed(&mut self, evidence: &Evidence, progress: Progress, status: Option<u16>) {
-        let Some(route) = self.route.clone() else { return };
-        let verdict = self.classify(&route, evidence);
+        let Some(verdict) = self.verdict(evidence) else { return };
         self.failed_as(verdict, evidence, progress, status);
     }
 
@@ -122,6 +121,7 @@ impl Journey {
         progress: Progress,
         status: Option<u16>,
     ) {
+        self.overflowed(&verdict, evidence);
         observe::failed(self, &Failure { verdict: &verdict, evidence, progress, status });
         self.report(Outcome::Failed { verdict, progress, status });
     }
@@ -138,8 +138,16 @@ impl Journey {
     pub(crate) fn completed(&mut self) {
         self.record.first_content();
         self.record.completed();
+        self.fitted();
         self.shared.boot.success(&self.shared.store);
         self.report(Outcome::Completed);
+    }
+
+    /// We answered ourselves: the attempt says nothing about anybody.
+    pub(crate) fn answered_here(&mut self) {
+        self.record.first_content();
+        self.record.completed();
+        self.report(Outcome::Abandoned);
     }
 
     /// The answer broke off after the client had seen some of it.
@@ -154,14 +162,16 @@ impl Journey {
         self.record.usage = usage;
     }
 
-    fn classify(&self, route: &Route, evidence: &Evidence) -> Verdict {
+    /// What a failure of the latest attempt is.
+    pub(crate) fn verdict(&self, evidence: &Evidence) -> Option<Verdict> {
+        let route = self.route.as_ref()?;
         let now = self.shared.clock.now();
         let verdict = self.shared.catalog.load().classify(&route.outlet.config.rules, evidence, now);
-        match route.outlet.config.auth {
+        Some(match route.outlet.config.auth {
             AuthMode::Managed => verdict,
             AuthMode::None => Verdict { disable_key: false, ..verdict },
             AuthMode::PassThrough => of_a_strangers_key(verdict),
-        }
+        })
     }
 
     /// The attempts so far.

@@ -38,7 +38,7 @@ impl Journey {
         Hints {
             model: route.map(|route| route.model.to_string()).filter(|model| !model.is_empty()),
             approx_tokens: Some(estimate_tokens(self.asked.bytes())).filter(|tokens| *tokens > 0),
-            context_length: route.and_then(|route| route.outlet.config.context.get(&route.model).copied()),
+            context_length: self.window(),
             messages: self.asked.messages,
             bytes_received: None,
             echo: echoes(self.asked.bytes()),

@@ -12,9 +12,11 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use backstop_alerts::ChannelStatus;
 use backstop_store::{Secret, Store, StoreError};
 use backstop_triage::{
     Catalog, KeyId, ProviderId,
+    alert::{Episode, Topic},
     pool::{Deed, KeyStatus, Pool, SavedState, Subject},
 };
 use parking_lot::Mutex;
@@ -26,10 +28,13 @@ use tokio::{
 };
 
 use crate::{
+    alarms::Alarms,
+    aside,
     auth::Clients,
     boot::Boot,
     clock::Clock,
     config::Config,
+    context::ContextWindows,
     housekeeping, ingress,
     ingress::Stage,
     intake::Budget,
@@ -105,6 +110,8 @@ impl Gateway {
             pool_changed: Notify::new(),
             probe_due: Notify::new(),
             boot: Boot::begin(&store, now),
+            windows: ContextWindows::open(store.data_dir()),
+            alarms: Alarms::open(&config, &store),
             store,
             meters: Meters::default(),
             budget: Budget::new(config.server.memory_limit),
@@ -112,7 +119,8 @@ impl Gateway {
             mount,
             ids: Ids::new(rand::random()),
         });
-        let (workers, done) = work(&shared, &config, &listeners)?;
+        let (mut workers, done) = work(&shared, &config, &listeners)?;
+        workers.push(aside::start(&shared).map_err(StartError::Worker)?);
         Ok(Running { shared, addresses, workers, done, drain: config.server.drain, first_client_key })
     }
 }
@@ -212,6 +220,7 @@ impl Control {
             // What comes back after it was out of the configuration is as it was when it went.
             restore(pool, &shared.store, now, |subject| is_new(subject, &before));
         }));
+        shared.alarms.configure(config);
         shared.pool_changed.notify_waiters();
         Ok(())
     }
@@ -219,6 +228,7 @@ impl Control {
     /// Notes that a configuration was refused; the old one stays in force.
     pub fn reload_refused(&self) {
         self.0.meters.reload_failures.add(1);
+        self.0.alarms.reload_refused();
     }
 
     /// Replaces the rules.
@@ -246,6 +256,24 @@ impl Control {
         self.0.pool_changed.notify_waiters();
         settle::written(&self.0, settled.ack).await;
         settled.result
+    }
+
+    /// The alerts that are on, each with its stamp.
+    #[must_use]
+    pub fn alerts(&self) -> Vec<(Topic, Episode)> {
+        self.0.alarms.on()
+    }
+
+    /// A person has seen an alert: no more reminders until it is over. `false` if it is not on.
+    #[must_use]
+    pub fn acknowledge(&self, topic: &Topic) -> bool {
+        self.0.alarms.acknowledge(topic)
+    }
+
+    /// How the channels for alerts fare.
+    #[must_use]
+    pub fn alert_channels(&self) -> Vec<ChannelStatus> {
+        self.0.alarms.channels()
     }
 
     /// The store.

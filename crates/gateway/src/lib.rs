@@ -22,13 +22,17 @@
 
 pub mod config;
 
+mod alarms;
 mod arrive;
+mod aside;
 mod ask;
 mod asked;
 mod attempt;
 mod auth;
 mod boot;
 mod clock;
+mod context;
+mod counting;
 mod drive;
 mod evidence;
 mod gateway;

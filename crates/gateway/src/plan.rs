@@ -158,7 +158,6 @@ impl Plan {
             outlet.config.models.iter().map(|model| ModelEntry {
                 id: format!("{}/{model}", outlet.config.id),
                 owner: outlet.config.id.to_string(),
-                context_length: outlet.config.context.get(model).copied(),
                 ..ModelEntry::default()
             })
         });

@@ -109,14 +109,12 @@ pub(crate) fn in_stream(journey: &Journey) -> ClientError {
 }
 
 fn overflow(journey: &Journey) -> Problem {
-    let route = journey.route.as_ref();
-    let configured = route.and_then(|route| route.outlet.config.context.get(&route.model).copied());
     let stated = journey.trail().iter().rev().find_map(|tried| match &tried.result {
         TriedResult::Failed { verdict, .. } => verdict.limit,
         TriedResult::Pending | TriedResult::Answered | TriedResult::Abandoned => None,
     });
     let tokens = Some(estimate_tokens(journey.asked.bytes())).filter(|tokens| *tokens > 0);
-    let window = stated.or(configured);
+    let window = stated.or_else(|| journey.window()).or(journey.asked.window);
     // An estimate below the window would contradict itself.
     let tokens = tokens.filter(|tokens| window.is_none_or(|window| *tokens > window));
     Problem::ContextOverflow { tokens, window }

@@ -27,6 +27,7 @@ pub(crate) fn work<T>(shared: &Shared, deed: impl FnOnce(&mut Pool) -> T) -> Set
         Settled { result, changes, ack }
     };
     if !settled.changes.is_empty() {
+        shared.alarms.changed(&settled.changes);
         shared.probe_due.notify_one();
     }
     settled.changes.iter().for_each(announce);

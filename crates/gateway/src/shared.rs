@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    boot::Boot, clock::Clock, ingress::Stage, intake::Budget, meters::Meters, mount::Mount, plan::Plan,
+    alarms::Alarms, boot::Boot, clock::Clock, context::ContextWindows, ingress::Stage, intake::Budget,
+    meters::Meters, mount::Mount, plan::Plan,
 };
 
 /// Everything that outlives a request.
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) probe_due: Notify,
     pub(crate) boot: Boot,
     pub(crate) store: Store,
+    pub(crate) windows: ContextWindows,
+    pub(crate) alarms: Alarms,
     pub(crate) meters: Meters,
     pub(crate) budget: Arc<Budget>,
     pub(crate) stage: watch::Sender<Stage>,

@@ -78,6 +78,12 @@ pub struct Settings {
     pub max_concurrent: u32,
     /// A model with a larger window that gets one attempt after an overflow.
     pub context_fallback: Option<String>,
+    /// The window in tokens of a model that nobody knows.
+    pub default_context: u64,
+    /// The shortest time between two announcements of one alert; for the whole gateway.
+    pub alert_repeat_s: u64,
+    /// How long a condition must be quiet before its alert counts as over; for the whole gateway.
+    pub alert_clear_s: u64,
 }
 
 impl Default for Settings {
@@ -118,6 +124,9 @@ impl Default for Settings {
             sticky: Sticky::Off,
             max_concurrent: 0,
             context_fallback: None,
+            default_context: crate::context::DEFAULT_CONTEXT,
+            alert_repeat_s: 3600,
+            alert_clear_s: 120,
         }
     }
 }

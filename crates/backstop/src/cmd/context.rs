@@ -14,7 +14,7 @@ use backstop_gateway::config::Provider;
 use backstop_http::HttpClient;
 use backstop_triage::{
     Timestamp,
-    context::{DEFAULT_CONTEXT, Directory, Endpoint, Resolution},
+    context::{Directory, Endpoint, Resolution},
     preset::{Auth, Format, Preset},
 };
 use http::{HeaderName, HeaderValue};
@@ -77,7 +77,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let setup = Setup::load(args.config.as_deref())?;
     let (target, model) = args.target(&setup)?;
     let endpoint = Endpoint { base_url: &target.base_url, format: target.format };
-    let subject = Subject { model, endpoint, fixed: target.fixed, default: DEFAULT_CONTEXT };
+    let default = target.default.unwrap_or(setup.config.settings.default_context);
+    let subject = Subject { model, endpoint, fixed: target.fixed, default };
     let data_dir = args.data_dir.as_ref().unwrap_or(&setup.config.server.data_dir);
     let file = data_dir.join("windows.json");
     let http = HttpClient::new(Duration::from_secs(5));
@@ -92,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(windows.ask(&subject, &headers, now))
     };
+    windows.save();
     print(args, &resolution, &target.base_url, model)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -102,6 +104,8 @@ struct Target {
     format: Format,
     headers: Vec<(String, String)>,
     fixed: Option<u64>,
+    /// The window when nobody knows, where the provider has one of its own.
+    default: Option<u64>,
 }
 
 impl Args {
@@ -133,6 +137,7 @@ impl Args {
                     format: self.format.format(),
                     headers: Vec::new(),
                     fixed: None,
+                    default: None,
                 },
                 self.model.as_str(),
             ),
@@ -158,6 +163,7 @@ fn of_provider(provider: &Provider, model: &str) -> Target {
         format: shape(provider.format),
         headers,
         fixed: provider.context.get(model).copied(),
+        default: Some(provider.settings.default_context),
     }
 }
 
@@ -173,7 +179,7 @@ fn of_preset(preset: &Preset) -> Target {
     });
     let headers =
         preset.headers.iter().map(|(name, value)| (name.clone(), value.clone())).chain(credential).collect();
-    Target { base_url: preset.base_url.clone(), format: preset.format, headers, fixed: None }
+    Target { base_url: preset.base_url.clone(), format: preset.format, headers, fixed: None, default: None }
 }
 
 fn shape(dialect: Dialect) -> Format {

@@ -140,6 +140,7 @@ async fn a_wrong_remembered_window_is_corrected_by_what_happens_and_survives_a_r
     assert_eq!(windows.known(&subject, now()).context, 200_000);
     windows.overflowed(&subject, "This model's maximum context length is 32768 tokens.", Some(40_000), now());
     assert_eq!(windows.known(&subject, now()).context, 32_768);
+    windows.save();
     let reopened = Windows::open(Some(&file), http());
     let known = reopened.known(&subject, now());
     assert_eq!((known.context, known.source), (32_768, Step::Cache));

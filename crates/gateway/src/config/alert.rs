@@ -1,11 +1,14 @@
-//! `[[alert]]`: where alerts go. The fields are checked for their names here; whoever delivers gives them their meaning.
+//! `[[alert]]`: where alerts go. Whoever delivers gives the fields their meaning and says what is wrong with them.
 
-use std::fmt;
+use std::{fmt, fs};
+
+use backstop_alerts::{Channel, ChannelConfig, Source};
+use jiff::tz::TimeZone;
 
 use super::section::Section;
 
 /// A channel for alerts, as it is written.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Alert {
     /// The kind of channel: `webhook`, `email` …
     pub channel: String,
@@ -13,6 +16,8 @@ pub struct Alert {
     pub fields: toml::Table,
     /// The line of the table.
     pub line: usize,
+    /// The same, ready to deliver.
+    pub route: Channel,
 }
 
 impl fmt::Debug for Alert {
@@ -30,9 +35,27 @@ pub(super) fn read(root: &Section<'_, '_>) -> Vec<Alert> {
 fn one(section: &Section<'_, '_>) -> Option<Alert> {
     let channel = section.required_text("channel", "\"webhook\"");
     let fields = section.values(&FIELDS).into_iter().map(|(name, located)| (name.to_owned(), located.value));
-    let fields = fields.collect();
+    let fields: toml::Table = fields.collect();
     section.finish();
-    Some(Alert { channel: channel?.value, fields, line: section.line() })
+    let channel = channel?.value;
+    match route(section, &fields) {
+        Ok(route) => Some(Alert { channel, fields, line: section.line(), route }),
+        Err(problem) => {
+            section.report(section.at(), problem, "`backstop check --example` shows a channel of each kind");
+            None
+        }
+    }
+}
+
+fn route(section: &Section<'_, '_>, fields: &toml::Table) -> Result<Channel, String> {
+    let source = section.source;
+    let lookup = |named: Source<'_>| match named {
+        Source::Environment(name) => source.environment.var(name).map(str::to_owned),
+        Source::File(path) => fs::read_to_string(source.environment.path(path, &source.folder)).ok(),
+    };
+    let config: ChannelConfig =
+        fields.clone().try_into().map_err(|error: toml::de::Error| error.message().to_owned())?;
+    Channel::new(&config, &lookup, &TimeZone::system()).map_err(|error| error.to_string())
 }
 
 /// The fields of every kind of channel.

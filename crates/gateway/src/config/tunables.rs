@@ -12,10 +12,14 @@ use super::section::{Located, Section};
 pub(super) struct Tunables(toml::Table);
 
 impl Tunables {
-    /// These settings with the fields of a section laid over them.
+    /// These settings with the fields of a provider's section laid over them.
     pub(super) fn overlaid(&self, section: &Section<'_, '_>) -> Self {
+        self.with(section, &OF_PROVIDERS)
+    }
+
+    fn with(&self, section: &Section<'_, '_>, names: &[&'static str]) -> Self {
         let mut table = self.0.clone();
-        for (name, located) in section.values(&NAMES) {
+        for (name, located) in section.values(names) {
             if acceptable(section, name, &located) {
                 table.insert(name.to_owned(), located.value);
             }
@@ -32,7 +36,7 @@ impl Tunables {
 /// Reads `[settings]`.
 pub(super) fn global(root: &Section<'_, '_>) -> Tunables {
     let Some(section) = root.section("settings") else { return Tunables::default() };
-    let tunables = Tunables::default().overlaid(&section);
+    let tunables = Tunables::default().with(&section, &NAMES);
     section.finish();
     tunables
 }
@@ -60,7 +64,7 @@ fn out_of_range(name: &str, value: &toml::Value) -> Option<String> {
 }
 
 /// Settings with bounds, and the bounds.
-const RANGES: [(&str, i64, i64); 8] = [
+const RANGES: [(&str, i64, i64); 11] = [
     ("quota_backoff_s", 60, 86_400),
     ("model_circuit_permanent_cooldown_s", 30, 86_400),
     ("model_circuit_transient_cooldown_s", 10, 3_600),
@@ -69,6 +73,9 @@ const RANGES: [(&str, i64, i64); 8] = [
     ("max_attempts", 1, 1_000),
     ("request_deadline_s", 1, 86_400),
     ("requests_per_key", 1, 1_000_000),
+    ("default_context", 1_024, 10_000_000),
+    ("alert_repeat_s", 60, 604_800),
+    ("alert_clear_s", 1, 86_400),
 ];
 
 static DEFAULTS: LazyLock<toml::Table> =
@@ -79,3 +86,10 @@ static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let optional = ["context_fallback"];
     DEFAULTS.keys().map(String::as_str).chain(optional).collect()
 });
+
+/// Those that each provider may have for itself.
+static OF_PROVIDERS: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| NAMES.iter().copied().filter(|name| !OF_THE_GATEWAY.contains(name)).collect());
+
+/// Those that hold for the whole gateway.
+const OF_THE_GATEWAY: [&str; 2] = ["alert_repeat_s", "alert_clear_s"];

@@ -10,6 +10,7 @@ use super::{Entry, Refusal, Way, models, target::Target};
 use crate::{
     asked::{Asked, Body},
     auth::{Client, Denied},
+    context, counting,
     intake::IntakeError,
     objects,
     plan::Plan,
@@ -20,7 +21,7 @@ use crate::{
 
 /// What becomes of a request that may come in.
 pub(super) enum Entered {
-    /// It asks for a list that we make ourselves.
+    /// It asks for something that we make ourselves: a list, or a count.
     Listed(Response<Reply>),
     /// It goes to a provider.
     Asked(Box<Asked>, Target),
@@ -52,7 +53,7 @@ impl Intake<'_> {
             // What answers TRACE repeats the request, with the key in it.
             return Err(Problem::NotSupported { what: format!("the method {}", self.parts.method) }.into());
         }
-        if let Some(response) = models::list(self.plan, self.way, self.known, self.parts) {
+        if let Some(response) = models::list(self) {
             return Ok(Entered::Listed(response));
         }
         let path = match self.way {
@@ -61,13 +62,23 @@ impl Intake<'_> {
         };
         let mut asked = Box::new(self.read(body, client, path).await?);
         let target = match self.way {
-            Way::Named { name, .. } => Target::named(self.plan, name, &mut asked)?,
-            Way::Unified => Target::unified(self.plan, self.known, &mut asked)?,
+            Way::Named { name, .. } => Target::named(self.plan, name, &mut asked),
+            Way::Unified => Target::unified(self.plan, self.known, &mut asked),
+        };
+        let mut target = match target {
+            Err(Refusal { problem: Problem::WrongDialect { .. }, .. }) if counting::is_asked(&asked) => {
+                if let Some(client) = &asked.client {
+                    client.may_ask(&asked.provider, None, asked.operation, now).map_err(denial)?;
+                }
+                return Ok(Entered::Listed(counting::estimate(&asked)));
+            }
+            target => target?,
         };
         stays_inside(self.plan, &target, &asked.path)?;
         if let Some(client) = &asked.client {
             may_ask(client, &asked, &target, now)?;
         }
+        context::fit(self.shared, self.plan, &mut asked, &mut target.legs);
         Ok(Entered::Asked(asked, target))
     }
 
@@ -97,6 +108,8 @@ impl Intake<'_> {
             body: Body::Gone,
             slot: backstop_dialect::Slot::Nowhere,
             messages: None,
+            window: None,
+            is_estimated: false,
             session: None,
             is_stored: false,
             object: None,

@@ -1,29 +1,30 @@
 //! The lists of models that we make ourselves: of the unified routes, and of combos.
 
-use backstop_dialect::{Dialect, ListShape, ModelEntry, Operation, Route, model_list};
-use http::{Method, Response, StatusCode, request::Parts};
+use backstop_dialect::{Dialect, ListShape, ModelEntry, Operation, model_list};
+use http::{Method, Response, StatusCode};
 
-use super::Way;
+use super::{Way, entry::Intake};
 use crate::{
-    plan::{Plan, combo_models},
+    context,
+    plan::combo_models,
     reply::{self, Reply},
 };
 
 /// The list that a request asks for, if it is ours to make.
-pub(super) fn list(
-    plan: &Plan,
-    way: &Way,
-    known: Option<&Route<'_>>,
-    parts: &Parts,
-) -> Option<Response<Reply>> {
-    let route = known.filter(|route| route.operation == Operation::Models)?;
+pub(super) fn list(intake: &Intake<'_>) -> Option<Response<Reply>> {
+    let Intake { shared, plan, parts, .. } = *intake;
+    let route = intake.known.filter(|route| route.operation == Operation::Models)?;
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return None;
     }
-    let (models, path) = match way {
-        Way::Unified => (plan.models(), parts.uri.path()),
-        Way::Named { name, path } => (combo_models(plan.combo(name)?, false), path.as_str()),
+    let (mut models, combo, path) = match intake.way {
+        Way::Unified => (plan.models(), None, parts.uri.path()),
+        Way::Named { name, path } => {
+            let combo = plan.combo(name)?;
+            (combo_models(combo, false), Some(combo), path.as_str())
+        }
     };
+    context::list(shared, plan, combo, &mut models);
     let shape = ListShape::of(route.dialect, &parts.headers);
     let asked = one_of(route.dialect, route.model_in_path.as_deref(), path);
     let body = match asked {

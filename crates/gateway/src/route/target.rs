@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use backstop_dialect::{Dialect, Operation, Problem, Route, estimate_tokens, split_model};
+use backstop_dialect::{Dialect, Operation, Problem, Route, split_model};
 use backstop_triage::{ModelId, cascade::Leg};
 
 use super::Refusal;
@@ -85,14 +85,14 @@ impl Target {
 
     fn of_outlet(plan: &Plan, outlet: &Arc<Outlet>, model: Option<&str>, asked: &Asked) -> Self {
         let settings = &outlet.config.settings;
-        let mut legs = vec![leg(outlet, model, asked)];
+        let mut legs = vec![leg(outlet, model)];
         let speaks = |fallback: &&Fallback| {
             plan.outlet(fallback.provider.as_str()).is_some_and(|next| next.config.passes(asked.dialect))
         };
         for fallback in outlet.config.fallbacks.iter().filter(speaks) {
             let Some(next) = plan.outlet(fallback.provider.as_str()) else { continue };
             let model = fallback.model.as_ref().map(ModelId::as_str).or(model);
-            legs.push(leg(next, model, asked));
+            legs.push(leg(next, model));
         }
         Self {
             legs,
@@ -122,27 +122,22 @@ impl Target {
         Ok(Self {
             deadline: Duration::from_secs(settings.request_deadline_s),
             keepalive: Duration::from_secs(settings.keepalive_s),
-            legs: speaking
-                .into_iter()
-                .map(|(outlet, model)| leg(outlet, Some(model.as_str()), asked))
-                .collect(),
+            legs: speaking.into_iter().map(|(outlet, model)| leg(outlet, Some(model.as_str()))).collect(),
             model: Some(alias.to_owned()),
         })
     }
 }
 
-fn leg(outlet: &Outlet, model: Option<&str>, asked: &Asked) -> Leg {
+fn leg(outlet: &Outlet, model: Option<&str>) -> Leg {
     let config = &outlet.config;
     // A call without a model still has a route: the empty name is never sent.
     let first = ModelId::from(model.unwrap_or_default());
-    let window = config.context.get(&first);
-    let context_too_small = window.is_some_and(|window| estimate_tokens(asked.bytes()) > *window);
     let mut models = vec![first];
     if config.settings.model_fallback && model.is_some() {
         let others = config.models.iter().filter(|other| **other != models[0]).cloned().collect::<Vec<_>>();
         models.extend(others);
     }
-    Leg { provider: config.id.clone(), models, context_too_small }
+    Leg { provider: config.id.clone(), models, context_too_small: false }
 }
 
 /// The path on which a dialect generates.

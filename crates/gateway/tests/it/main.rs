@@ -2,9 +2,11 @@
 
 #![cfg(test)]
 
+mod alarms;
 mod answers;
 mod bad_input;
 mod connections;
+mod context;
 mod crowds;
 mod failover;
 mod health;

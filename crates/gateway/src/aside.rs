@@ -1,0 +1,25 @@
+//! The thread beside the workers: what may wait for disks and strangers, and must keep no request waiting.
+
+use std::{io, sync::Arc, thread::JoinHandle};
+
+use tokio::runtime::Builder;
+
+use crate::{alarms, context, ingress::Stage, shared::Shared};
+
+/// Starts the thread. It ends with the gateway.
+pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let shared = Arc::clone(shared);
+    let work = async move {
+        let mut stage = shared.stage.subscribe();
+        tokio::select! {
+            () = alarms::keep(&shared) => {}
+            () = context::keep(&shared) => {}
+            _ = stage.wait_for(|stage| *stage != Stage::Open) => {}
+        }
+        if *stage.borrow() == Stage::Draining {
+            alarms::last_words(&shared).await;
+        }
+    };
+    std::thread::Builder::new().name("aside".to_owned()).spawn(move || runtime.block_on(work))
+}
