@@ -210,7 +210,7 @@ pub(crate) fn request(
             headers.insert(name.clone(), value.clone());
             call.target
         }
-        Some(Credential::Query(pair)) => and_query(call.target, pair),
+        Some(Credential::Query(pair)) => and_query(&call.target, pair),
         Some(Credential::Nothing) | None => call.target,
     };
     *request.uri_mut() = target.parse()?;
@@ -224,11 +224,11 @@ pub(crate) fn with_query(target: String, provider: &Provider) -> String {
         query.split('&').any(|pair| pair.split('=').next() == Some(name))
     };
     provider.query.iter().fold(target, |target, (name, value)| {
-        if has(&target, name) { target } else { and_query(target, &format!("{name}={value}")) }
+        if has(&target, name) { target } else { and_query(&target, &format!("{name}={value}")) }
     })
 }
 
-fn and_query(target: String, pair: &str) -> String {
+fn and_query(target: &str, pair: &str) -> String {
     let join = if target.contains('?') { '&' } else { '?' };
     format!("{target}{join}{pair}")
 }

@@ -18,7 +18,7 @@ pub(crate) fn as_answer(dialect: Dialect, event: &[u8]) -> (Option<StatusCode>, 
         Bytes::copy_from_slice(event)
     } else {
         let words = || json!({"type": "invalid_request_error", "message": String::from_utf8_lossy(event)});
-        Bytes::from(envelope(dialect, error.cloned().unwrap_or_else(words)).to_string())
+        Bytes::from(envelope(dialect, &error.cloned().unwrap_or_else(words)).to_string())
     };
     (status, body)
 }
@@ -38,7 +38,7 @@ fn has_shape(dialect: Dialect, event: &Value) -> bool {
     is_named && event.get("error").is_some_and(Value::is_object)
 }
 
-fn envelope(dialect: Dialect, error: Value) -> Value {
+fn envelope(dialect: Dialect, error: &Value) -> Value {
     match dialect {
         Dialect::AnthropicMessages => json!({"type": "error", "error": error}),
         Dialect::OpenAiChat | Dialect::OpenAiResponses | Dialect::Gemini => json!({"error": error}),
@@ -67,7 +67,7 @@ mod tests {
         if has_shape(dialect, &read) {
             return "as it is".into();
         }
-        error_in(&read).map_or("words".into(), |error| envelope(dialect, error.clone()).to_string())
+        error_in(&read).map_or_else(|| "words".into(), |error| envelope(dialect, error).to_string())
     }
 
     #[test]
