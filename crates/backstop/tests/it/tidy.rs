@@ -99,7 +99,8 @@ fn every_module_says_what_it_is_for() {
 
 #[test]
 fn every_page_that_a_page_links_to_is_there() {
-    let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root().join(page));
+    let pages =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root().join(page));
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let mut missing = Vec::new();
     for page in pages.into_iter().chain(docs).filter(|page| page.extension().is_some_and(|e| e == "md")) {

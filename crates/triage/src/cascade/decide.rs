@@ -68,7 +68,10 @@ impl Cascade {
         stage.leaving_over = is_provider_fault(&failure.verdict)
             .then(|| Why::of(&failure.verdict, failure.status, RestSource::Setting));
         let ambiguous = failure.progress == Progress::MaybeAccepted;
-        if failure.is_provider_wide() || ambiguous {
+        // An overload that is sat out is one fault, however often it is asked again; else its own repeats would
+        // use up the leg before the next model or a further key is tried.
+        let sat_out = failure.class() == Class::Overloaded && held.attempt.step == Step::RetrySame;
+        if (failure.is_provider_wide() && !sat_out) || ambiguous {
             stage.provider_faults += 1;
         }
         if matches!(failure.class(), Class::ServerError | Class::Timeout | Class::NetworkError) {

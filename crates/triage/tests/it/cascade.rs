@@ -159,7 +159,7 @@ fn overloaded_honours_a_short_stated_wait_and_leaves_over_a_long_one() {
 }
 
 #[test]
-fn an_overloaded_provider_ends_its_leg_at_the_fault_limit() {
+fn an_overload_that_is_sat_out_counts_once_and_one_further_key_is_tried() {
     let mut world = World::with_keys(5);
     world.provider("q", [9], Settings::default());
     let limits = world.limits();
@@ -170,6 +170,7 @@ fn an_overloaded_provider_ends_its_leg_at_the_fault_limit() {
           0.0s p 1/m first: overloaded
           1.9s p 1/m retry_same: overloaded
           4.0s p 1/m retry_same: overloaded
+          4.0s p 2/m next_key: overloaded
           4.0s q 9/m next_provider: answered
         answered
     "#]]
