@@ -1,7 +1,7 @@
 //! Prints how the cascade fares in a simulated world, beside an oracle and naive policies.
 //!
 //! `cargo run --release -p backstop-triage --example simulate` prints the tables of `docs/simulation.md`;
-//! `-- quick` leaves out the large ones, `-- 2` prints one scenario (counted from 0).
+//! `-- quick` leaves out the large ones, `-- 2` prints one scenario (counted from 0), `-- outage` the last table.
 
 #[path = "../tests/it/simulation/mod.rs"]
 mod simulation;
@@ -10,18 +10,18 @@ use simulation::{SCENARIOS, Scenario, outage_table, table};
 
 #[expect(clippy::print_stdout, reason = "a command that prints a table")]
 fn main() {
-    let only: Option<usize> = std::env::args().nth(1).and_then(|argument| argument.parse().ok());
-    if let Some((title, keys, rate, hours)) = only.and_then(|only| SCENARIOS.get(only)).copied() {
-        println!("{}", table(title, &Scenario::new(keys, rate, hours, 1)));
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let scenario = |(title, keys, rate, hours)| table(title, &Scenario::new(keys, rate, hours, 1));
+    if let Some(only) = wanted.parse().ok().and_then(|only: usize| SCENARIOS.get(only)).copied() {
+        println!("{}", scenario(only));
         return;
     }
-    let quick = std::env::args().any(|argument| argument == "quick");
-    let most = if quick { 1_000_000.0 } else { f64::INFINITY };
-    for (title, keys, rate, hours) in SCENARIOS {
-        let requests = rate * hours as f64 * 3600.0;
-        if requests <= most {
-            println!("{}", table(title, &Scenario::new(keys, rate, hours, 1)));
-        }
+    let quick = wanted == "quick";
+    let is_wanted = |(_, _, rate, hours): &(&str, u64, f64, u64)| {
+        wanted != "outage" && (!quick || rate * (hours * 3600) as f64 <= 1_000_000.0)
+    };
+    for scene in SCENARIOS.into_iter().filter(is_wanted) {
+        println!("{}", scenario(scene));
     }
     println!("{}", outage_table(if quick { &[0.1, 1.0, 10.0] } else { &[0.1, 1.0, 10.0, 100.0, 1000.0] }));
 }

@@ -11,5 +11,6 @@ mod quota_headers;
 mod reworded;
 mod simulated;
 mod simulation;
+mod traps;
 mod verdicts;
 mod world;
