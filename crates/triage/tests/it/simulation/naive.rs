@@ -82,12 +82,12 @@ impl Policy for Naive {
         if let Some(over) = entry.over {
             return over;
         }
-        let most = if self.idea == Idea::NoMemory { 32 } else { 5 };
         if let Some(until) = entry.not_before.filter(|until| *until > now) {
             self.requests.insert(request, entry);
             return Move::Wait { until, on_change: false };
         }
-        let Some(key) = (entry.tried.len() < most).then(|| self.choose(&entry.tried, now)).flatten() else {
+        let Some(key) = (entry.tried.len() < ATTEMPTS).then(|| self.choose(&entry.tried, now)).flatten()
+        else {
             return Move::Over;
         };
         let Request { mut tried, model, .. } = entry;
@@ -129,3 +129,5 @@ impl Policy for Naive {
         }
     }
 }
+
+const ATTEMPTS: usize = 5;

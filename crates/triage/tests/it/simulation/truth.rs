@@ -198,7 +198,7 @@ impl Truth {
         let seconds = scenario.seconds;
         let moment = |about: u64| at(START, (chance.about(about).fraction() * seconds as f64) as u64);
         let days = seconds as f64 / 86_400.0;
-        let outages = (0..(0.5 * days).ceil() as u64)
+        let outages = (0..(0.5 * days).round() as u64)
             .map(|n| {
                 let begins = moment(1000 + n);
                 let lasts = 60 + (chance.about(2000 + n).fraction() * 240.0) as u64;
