@@ -142,7 +142,7 @@ fn excepted(file: &Path, word: &str) -> bool {
     let path = short(file);
     let dialects = ["openai", "anthropic", "gemini"];
     let names_dialects = path.starts_with("crates/dialect/") || path == "crates/triage/src/preset.rs";
-    (names_dialects && dialects.contains(&word))
+    names_dialects && dialects.contains(&word)
 }
 
 fn root() -> PathBuf {
