@@ -12,7 +12,7 @@ reply = { status = 401, json = '{"error":{"message":"Incorrect API key provided 
 
 [[rule]]
 when  = { key = "sk-limited-0123456789" }
-reply = { status = 429, headers = { "retry-after" = "600" }, json = '{"error":{"message":"Rate limit reached for requests","code":"rate_limit_exceeded"}}' }
+reply = { status = 429, headers = { "retry-after" = "600" }, json = '{"error":{"message":"Too many requests"}}' }
 `;
 
 let it;

@@ -16,7 +16,7 @@ models = ["small"]
 
 [[rule]]
 when  = { key = "sk-odd-0123456789" }
-reply = { status = 403, json = '{"error":{"type":"seat_migration","message":"Your seat is being migrated"}}' }
+reply = { status = 409, json = '{"error":{"type":"seat_migration","message":"Your seat is being migrated"}}' }
 `);
   page = await it.person();
 });

@@ -44,7 +44,7 @@ export const world = async (script = '', configuration = '') => {
   const person = async (options = {}) => {
     const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, timezoneId: 'Europe/Berlin', ...options });
     const page = await context.newPage();
-    page.setDefaultTimeout(15000);
+    page.setDefaultTimeout(60000);
     page.on('pageerror', error => complaints.push(`${page.url()}: ${error.message}`));
     page.on('console', message => {
       if (message.type() === 'error' && !/status of 4\d\d|ERR_/.test(message.text())) complaints.push(`${page.url()}: ${message.text()}`);
@@ -61,4 +61,4 @@ export const world = async (script = '', configuration = '') => {
 };
 
 /** Waits until a condition holds; the page changes by itself. */
-export const until = async (page, condition, argument) => page.waitForFunction(condition, argument, { timeout: 15000 });
+export const until = async (page, condition, argument) => page.waitForFunction(condition, argument, { timeout: 60000 });
