@@ -276,6 +276,9 @@ fn plan(packs: &[Pack], users: usize, shared: &[usize], id: &ProviderId) -> Plan
     let everybody =
         (0..users).filter(|pack| is_shared(packs, *pack) && packs.get(*pack).is_some_and(|p| p.id != *id));
     let mut own: Vec<_> = of(id).filter(|pack| *pack < users).chain(everybody).collect();
+    let is_early =
+        |pack: &usize| packs.get(*pack).and_then(|pack| pack.shared).is_some_and(|number| number < EARLY);
+    own.extend(shared.iter().copied().filter(|pack| *pack >= users && is_early(pack)));
     own.extend(
         of(id).filter(|pack| *pack >= users && packs.get(*pack).is_some_and(|pack| pack.shared.is_none())),
     );
@@ -291,3 +294,6 @@ fn plan(packs: &[Pack], users: usize, shared: &[usize], id: &ProviderId) -> Plan
     let shared = shared.iter().copied().filter(|pack| !own.contains(pack) && !like.contains(pack)).collect();
     Plan::new(packs, own, like, shared)
 }
+
+/// Shared packs with a lower number come before the embedded pack of the provider.
+const EARLY: u8 = 10;
