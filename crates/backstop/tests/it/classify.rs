@@ -92,7 +92,8 @@ fn an_explanation_names_the_rule_the_place_and_what_was_tried_without_secrets() 
               matched     "invalid_api_key" at /error/code
               seen        Http 401, body Json
                 layer 0: [invalid_api_key] invalid api key sk-a***
-              tried       1 rules
+              tried       2 rules
+                - aggregators/own-account: field does not hold
                 + groq/key-invalid: matches
 
         "#]],
