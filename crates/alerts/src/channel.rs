@@ -114,6 +114,24 @@ impl Channel {
         &self.name
     }
 
+    /// What it is, by the word of the configuration.
+    pub fn kind(&self) -> &'static str {
+        match self.kind {
+            Kind::Webhook { .. } => "webhook",
+            Kind::Slack { .. } => "slack",
+            Kind::Discord { .. } => "discord",
+            Kind::Telegram { .. } => "telegram",
+            Kind::Ntfy { .. } => "ntfy",
+            Kind::Email(_) => "email",
+            Kind::Command { .. } => "command",
+        }
+    }
+
+    /// The least severity that it takes.
+    pub fn min_severity(&self) -> Severity {
+        self.min_severity
+    }
+
     /// Whether it wants a notice.
     pub fn wants(&self, notice: &Notice) -> bool {
         let recovery = notice.kind == NoticeKind::Recovered;

@@ -2,7 +2,10 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use backstop_triage::{Timestamp, alert::Notice};
+use backstop_triage::{
+    Timestamp,
+    alert::{Notice, Severity},
+};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::{sync::Notify, task::JoinHandle};
@@ -24,6 +27,10 @@ pub struct Courier {
 pub struct ChannelStatus {
     /// Its name.
     pub name: String,
+    /// What it is: `webhook`, `email` …
+    pub kind: &'static str,
+    /// The least severity that it takes.
+    pub min_severity: Severity,
     /// Notices that it has taken since the start.
     pub delivered: u64,
     /// Notices that were given up.
@@ -36,6 +43,18 @@ pub struct ChannelStatus {
     pub last_error: Option<String>,
 }
 
+impl ChannelStatus {
+    /// A channel that has not been used yet.
+    pub fn fresh(channel: &Channel) -> Self {
+        Self {
+            name: channel.name().to_owned(),
+            kind: channel.kind(),
+            min_severity: channel.min_severity(),
+            ..Self::default()
+        }
+    }
+}
+
 impl Courier {
     /// Starts a task for each channel; what earlier lives left in the outbox below `folder` is taken up.
     pub fn start(channels: Vec<Channel>, folder: &Path, http: &HttpClient, pace: Pace) -> io::Result<Self> {
@@ -43,7 +62,7 @@ impl Courier {
         let mut tasks = Vec::new();
         for channel in channels {
             let outbox = Outbox::open(folder, channel.name())?;
-            let status = ChannelStatus { name: channel.name().to_owned(), ..ChannelStatus::default() };
+            let status = ChannelStatus::fresh(&channel);
             let route = Arc::new(Route {
                 channel,
                 outbox,

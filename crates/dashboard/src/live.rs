@@ -2,9 +2,14 @@
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
+use backstop_alerts::ChannelStatus;
 use backstop_dialect::Dialect;
 use backstop_store::{Secret, Store};
-use backstop_triage::{Catalog, Fault, KeyId, ModelId, ProviderId, Settings, Timestamp, pool::Pool};
+use backstop_triage::{
+    Catalog, Fault, KeyId, ModelId, ProviderId, Settings, Timestamp,
+    alert::{Episode, Topic},
+    pool::Pool,
+};
 use bytes::Bytes;
 use http::Method;
 
@@ -30,6 +35,18 @@ pub trait Live: Send + Sync + 'static {
 
     /// Takes up what has changed in the store: providers, keys, models, fallbacks, combos, clients, settings, rules.
     fn reload(self: Arc<Self>) -> Later<'static, Result<(), String>>;
+
+    /// The alerts of the gateway that are on, each with its stamp.
+    fn alerts(&self) -> Vec<(Topic, Episode)>;
+
+    /// A person has seen an alert of the gateway: no more reminders until it is over. `false` if it is not on.
+    fn acknowledge(&self, topic: &Topic) -> bool;
+
+    /// How the channels for alerts fare.
+    fn alert_channels(&self) -> Vec<ChannelStatus>;
+
+    /// Sends a test message to a channel; what came back, or `None` if there is no such channel.
+    fn test_alert_channel(&self, name: &str) -> Later<'static, Option<Result<String, String>>>;
 
     /// Makes one call to a provider. Never counted as traffic; no key is blamed for how it ends. An upstream that
     /// repeats the key in its answer is not believed: the key's own text is taken out.

@@ -3,9 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
+use backstop_alerts::ChannelStatus;
 use backstop_gateway::{Ask, Control, Mount, MountBody, Whom, config};
 use backstop_store::{Store, configuration::Kind};
-use backstop_triage::{Catalog, ProviderId, Settings, Timestamp, pool::Pool};
+use backstop_triage::{
+    Catalog, ProviderId, Settings, Timestamp,
+    alert::{Episode, Topic},
+    pool::Pool,
+};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
@@ -123,6 +128,26 @@ impl Live for Running {
         Box::pin(async move {
             let taken = tokio::task::spawn_blocking(move || self.take_up()).await;
             taken.unwrap_or_else(|_| Err("taking up the change ended early; the log says why".to_owned()))
+        })
+    }
+
+    fn alerts(&self) -> Vec<(Topic, Episode)> {
+        self.control.alerts()
+    }
+
+    fn acknowledge(&self, topic: &Topic) -> bool {
+        self.control.acknowledge(topic)
+    }
+
+    fn alert_channels(&self) -> Vec<ChannelStatus> {
+        self.control.alert_channels()
+    }
+
+    fn test_alert_channel(&self, name: &str) -> Later<'static, Option<Result<String, String>>> {
+        let (control, name) = (self.control.clone(), name.to_owned());
+        Box::pin(async move {
+            let tested = control.test_alert_channel(&name).await;
+            tested.map(|outcome| outcome.map_err(|error| error.to_string()))
         })
     }
 

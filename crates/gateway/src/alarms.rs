@@ -9,10 +9,10 @@ mod signs;
 
 use std::{sync::Arc, time::Duration};
 
-use backstop_alerts::{Channel, ChannelStatus, Courier, HttpClient, Pace};
+use backstop_alerts::{Channel, ChannelStatus, Courier, DeliveryError, HttpClient, Pace};
 use backstop_store::{Register, Store};
 use backstop_triage::{
-    Settings,
+    Settings, Timestamp,
     alert::{Book, Episode, Hysteresis, Notice, NoticeKind, Topic},
     pool::{self, Change},
 };
@@ -95,8 +95,22 @@ impl Alarms {
 
     /// How the channels fare.
     pub(crate) fn channels(&self) -> Vec<ChannelStatus> {
-        let desk = self.desk.lock().clone();
-        desk.and_then(|desk| Some(desk.courier.as_ref()?.status())).unwrap_or_default()
+        let Some(desk) = self.desk.lock().clone() else { return Vec::new() };
+        let Some(courier) = &desk.courier else {
+            let lost = |channel| ChannelStatus {
+                last_error: Some(NO_OUTBOX.to_owned()),
+                ..ChannelStatus::fresh(channel)
+            };
+            return desk.channels.iter().map(lost).collect();
+        };
+        courier.status()
+    }
+
+    /// Sends a test message to a channel; what came back, or `None` if there is no such channel.
+    pub(crate) async fn test(&self, name: &str, now: Timestamp) -> Option<Result<String, DeliveryError>> {
+        let desk = self.desk.lock().clone()?;
+        let channel = desk.channels.iter().find(|channel| channel.name() == name)?;
+        Some(channel.deliver(&desk.http, &Notice::test(now)).await)
     }
 
     /// Acts on a configuration that is new. To be called on a runtime: the channels' tasks run on it.
@@ -231,3 +245,4 @@ fn ring(shared: &Shared, notice: &Notice) {
 const ROUND_EVERY: Duration = Duration::from_secs(1);
 const DELIVER_WITHIN: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_secs(1);
+const NO_OUTBOX: &str = "the outbox cannot be written; each alert is tried only once";

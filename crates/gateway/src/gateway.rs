@@ -12,7 +12,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use backstop_alerts::ChannelStatus;
+use backstop_alerts::{ChannelStatus, DeliveryError};
 use backstop_store::{Secret, Store, StoreError};
 use backstop_triage::{
     Catalog, KeyId, ProviderId,
@@ -274,6 +274,11 @@ impl Control {
     #[must_use]
     pub fn alert_channels(&self) -> Vec<ChannelStatus> {
         self.0.alarms.channels()
+    }
+
+    /// Sends a test message to a channel; what came back, or `None` if there is no such channel.
+    pub async fn test_alert_channel(&self, name: &str) -> Option<Result<String, DeliveryError>> {
+        self.0.alarms.test(name, self.0.clock.now()).await
     }
 
     /// The store.

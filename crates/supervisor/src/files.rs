@@ -22,7 +22,7 @@ pub(crate) fn read<T: DeserializeOwned + Default>(path: &Path) -> T {
 
 /// Changes a file that several supervisors share: reads it, lets `change` work on it, replaces it, all under a
 /// lock beside it.
-pub fn update<T, R>(path: &Path, change: impl FnOnce(&mut T) -> R) -> Result<R, SupervisorError>
+pub(crate) fn update<T, R>(path: &Path, change: impl FnOnce(&mut T) -> R) -> Result<R, SupervisorError>
 where
     T: Serialize + DeserializeOwned + Default + PartialEq + Clone,
 {

@@ -12,6 +12,7 @@
 //! and revived finds the same circuit. It works without a gateway.
 
 mod account;
+mod alerts;
 mod child;
 mod evidence;
 mod files;
@@ -22,10 +23,10 @@ mod terminal;
 mod watch;
 
 pub use account::AccountRest;
+pub use alerts::SeatAlerts;
 pub use child::{Ended, Program, Stopped, Terminal};
 pub use evidence::{verdict_of_end, verdict_of_spawn_failure};
-pub use files::update;
-pub use seats::{Phase, SeatLine, SeatName, SeatRecord, Seats};
+pub use seats::{Incident, Phase, SeatLine, SeatName, SeatRecord, Seats};
 pub use signals::Signals;
 pub use tail::Tail;
 pub use watch::{Event, Finish, Job, Policy, Watch};

@@ -5,11 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use backstop_triage::{Timestamp, respawn::Seat};
+use backstop_triage::{
+    Class, Timestamp,
+    respawn::{Circuit, Decision, Seat},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    SupervisorError,
+    AccountRest, SupervisorError,
     files::{self, Lock},
 };
 
@@ -26,6 +29,11 @@ impl Seats {
         files::folder(&folder)?;
         files::folder(&data_dir.join("accounts"))?;
         Ok(Self { folder })
+    }
+
+    /// The folder as it is, for whoever only looks; it need not exist.
+    pub fn look(data_dir: &Path) -> Self {
+        Self { folder: data_dir.join("seats") }
     }
 
     /// Where the files of a seat lie, by extension.
@@ -48,13 +56,22 @@ impl Seats {
     fn line(&self, name: SeatName, now: Timestamp) -> SeatLine {
         let record: SeatRecord = files::read(&self.path(&name, "json"));
         let held = matches!(Lock::try_take(&self.path(&name, "lock")), Ok(None));
-        let rests = record.seat.waits(now).is_some();
-        let phase = match (held, rests) {
-            (true, true) => Phase::Resting,
-            (true, false) => Phase::Running,
+        let own = record.seat.until.filter(|_| record.seat.waits(now).is_some());
+        let account = record.account.as_deref().and_then(|account| self.account_rests(account, now));
+        let next_start = own.max(account);
+        let runs = record.child.is_some_and(ChildMark::lives) || next_start.is_none();
+        let phase = match (held, runs) {
+            (true, true) => Phase::Running,
+            (true, false) => Phase::Resting,
             (false, _) => Phase::Stopped,
         };
-        SeatLine { name, phase, record }
+        SeatLine { name, phase, account_until: account, next_start, record }
+    }
+
+    /// Until when an account rests all its seats.
+    fn account_rests(&self, account: &str, now: Timestamp) -> Option<Timestamp> {
+        let kept: AccountRest = files::read(&self.account_path(account, "json"));
+        kept.rest.until.filter(|_| kept.rest.waits(now).is_some())
     }
 
     /// Takes a seat for this process; it stays taken until the handle is dropped or the process dies.
@@ -113,6 +130,52 @@ pub struct SeatRecord {
     pub started: Option<Timestamp>,
     /// How often a process was started.
     pub runs: u64,
+    /// The latest failures, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Incident>,
+}
+
+impl SeatRecord {
+    /// Remembers what was decided about a failure.
+    pub(crate) fn remember(&mut self, decision: &Decision, now: Timestamp) {
+        let surplus = (self.history.len() + 1).saturating_sub(INCIDENTS_KEPT);
+        self.history.drain(..surplus);
+        self.history.push(Incident::of(decision, now));
+    }
+}
+
+/// A failure of a seat, and what was decided about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Incident {
+    /// When it happened.
+    pub at: Timestamp,
+    /// What kind of failure it was.
+    pub class: Class,
+    /// What exactly happened, in one word.
+    pub reason: String,
+    /// What the verdict stood on.
+    pub rule: String,
+    /// Which failure in a row it was.
+    #[serde(rename = "n")]
+    pub failures: u32,
+    /// The rest that followed, in seconds.
+    pub delay_s: u64,
+    /// Whether the seat counted as broken.
+    pub circuit: Circuit,
+}
+
+impl Incident {
+    fn of(decision: &Decision, at: Timestamp) -> Self {
+        Self {
+            at,
+            class: decision.class,
+            reason: decision.reason.clone(),
+            rule: decision.rule.clone(),
+            failures: decision.failures,
+            delay_s: decision.delay_s,
+            circuit: decision.circuit,
+        }
+    }
 }
 
 /// A process, told apart from later ones with the same number by its start.
@@ -146,6 +209,12 @@ pub struct SeatLine {
     pub name: SeatName,
     /// What it does at the moment.
     pub phase: Phase,
+    /// Until when its account rests, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account_until: Option<Timestamp>,
+    /// When it may start again, after its own rest and that of its account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_start: Option<Timestamp>,
     /// What is kept of it.
     #[serde(flatten)]
     pub record: SeatRecord,
@@ -200,3 +269,6 @@ impl fmt::Display for SeatName {
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@')
 }
+
+/// Failures that a seat remembers.
+const INCIDENTS_KEPT: usize = 20;

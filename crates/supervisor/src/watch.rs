@@ -241,6 +241,7 @@ impl<'a> Watch<'a> {
         let record = &mut self.held.record;
         record.child = None;
         let decision = record.seat.fail(self.job.name.as_str(), verdict, self.job.jitter, now);
+        record.remember(&decision, now);
         self.held.keep()?;
         if let Some(account) = &mut self.account {
             if respawn::rests_account(verdict) {

@@ -1,7 +1,6 @@
 //! `backstop alerts`: what is on, whether a channel works, and "I have seen it".
 
 use std::{
-    collections::BTreeMap,
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -11,10 +10,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use backstop_alerts::{Channel, ChannelConfig, HttpClient, Notice, Source};
-use backstop_triage::{
-    Timestamp,
-    alert::{Book, Episode, Hysteresis, Topic},
-};
+use backstop_supervisor::SeatAlerts;
+use backstop_triage::{Timestamp, alert::Topic};
 use jiff::tz::TimeZone;
 
 use super::places;
@@ -52,11 +49,11 @@ enum What {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let folder = places::data_dir(args.data_dir.as_deref())?.join("alerts");
+    let alerts = SeatAlerts::below(&places::data_dir(args.data_dir.as_deref())?);
     match args.what {
-        What::List => list(&folder, args.json),
+        What::List => list(&alerts, args.json),
         What::Test { channel } => test(channels(args.config.as_deref())?, channel.as_deref(), args.json),
-        What::Ack { alert } => acknowledge(&folder, &alert),
+        What::Ack { alert } => acknowledge(&alerts, &alert),
     }
 }
 
@@ -142,11 +139,15 @@ fn test(channels: Vec<Channel>, only: Option<&str>, as_json: bool) -> Result<Exi
     Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn list(folder: &Path, as_json: bool) -> Result<ExitCode> {
-    let open = files(folder).into_iter().flat_map(|file| read(&file)).collect::<BTreeMap<_, _>>();
+fn list(alerts: &SeatAlerts, as_json: bool) -> Result<ExitCode> {
+    let open = alerts.on();
     if as_json {
         for (topic, episode) in &open {
-            writeln!(io::stdout(), "{}", serde_json::json!({ "alert": topic, "episode": episode }))?;
+            writeln!(
+                io::stdout(),
+                "{}",
+                serde_json::json!({ "alert": topic.to_string(), "episode": episode })
+            )?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -155,10 +156,10 @@ fn list(folder: &Path, as_json: bool) -> Result<ExitCode> {
     }
     for (topic, episode) in &open {
         let seen = if episode.acknowledged { ", seen" } else { "" };
-        let severity = Topic::parse(topic).map_or("", |topic| topic.condition.severity().as_str());
         writeln!(
             io::stdout(),
-            "{severity:<9} {topic}  since {:.0}, {} affected{seen}: {}",
+            "{:<9} {topic}  since {:.0}, {} affected{seen}: {}",
+            topic.condition.severity().as_str(),
             episode.opened,
             episode.count(),
             episode.detail
@@ -167,38 +168,13 @@ fn list(folder: &Path, as_json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn acknowledge(folder: &Path, alert: &str) -> Result<ExitCode> {
+fn acknowledge(alerts: &SeatAlerts, alert: &str) -> Result<ExitCode> {
     let Some(topic) = Topic::parse(alert) else {
         bail!("{alert:?} is no alert; `backstop alerts list` shows them");
     };
-    for file in files(folder) {
-        let found = backstop_supervisor::update(&file, |stamps: &mut BTreeMap<String, Episode>| {
-            let Some(episode) = stamps.get_mut(alert) else { return false };
-            let mut book = Book::new(Hysteresis::default());
-            book.restore(topic.clone(), episode.clone());
-            book.acknowledge(&topic);
-            if let Some((_, Some(seen))) = book.poll_change() {
-                *episode = seen;
-            }
-            true
-        })?;
-        if found {
-            writeln!(io::stdout(), "{alert}: no more reminders until it is over")?;
-            return Ok(ExitCode::SUCCESS);
-        }
+    if !alerts.acknowledge(&topic)? {
+        bail!("{alert} is not on; `backstop alerts list` shows what is");
     }
-    bail!("{alert} is not on; `backstop alerts list` shows what is");
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut files: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|kind| kind == "json")).collect();
-    files.sort();
-    files
-}
-
-fn read(file: &Path) -> BTreeMap<String, Episode> {
-    fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    writeln!(io::stdout(), "{alert}: no more reminders until it is over")?;
+    Ok(ExitCode::SUCCESS)
 }

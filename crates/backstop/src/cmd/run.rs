@@ -233,9 +233,9 @@ fn list(seats: &Seats, as_json: bool) -> Result<ExitCode> {
         "UNTIL",
         "ACCOUNT"
     )?;
-    for SeatLine { name, phase, record } in &lines {
+    for SeatLine { name, phase, record, next_start, account_until: _ } in &lines {
         let last = record.seat.last.as_ref().map_or("-", |last| last.class.as_str());
-        let until = record.seat.until.map_or_else(|| "-".to_owned(), |until| format!("{until:.0}"));
+        let until = next_start.map_or_else(|| "-".to_owned(), |until| format!("{until:.0}"));
         writeln!(
             io::stdout(),
             "{name:<width$}  {:<8} {last:<20} {:>3}  {until:<20}  {:<12} {}",

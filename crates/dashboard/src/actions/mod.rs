@@ -1,5 +1,7 @@
 //! What people and scripts can do: one function each, used by pages and API alike.
 
+pub mod agents;
+pub mod alerts;
 pub mod circuits;
 pub mod clients;
 pub mod combos;

@@ -1,5 +1,7 @@
 //! The admin API: paths, bodies and documents around the actions.
 
+mod agents;
+mod alerts;
 mod auth;
 mod body;
 mod clients;
@@ -31,6 +33,8 @@ pub(crate) fn router(app: &App) -> (axum::Router, OpenApi) {
         .merge(settings::routes())
         .merge(clients::routes())
         .merge(logs::routes())
+        .merge(agents::routes())
+        .merge(alerts::routes())
         .merge(rules::routes())
         .merge(events::routes())
         .route_layer(middleware::from_fn_with_state(app.clone(), door::administrators));

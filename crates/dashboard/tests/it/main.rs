@@ -1,5 +1,6 @@
 //! The admin API as a program or a browser meets it, over a gateway whose upstream is a script.
 
+mod agents;
 mod connection;
 mod door;
 mod keys;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::body::Body;
+use backstop_alerts::ChannelStatus;
 use backstop_dashboard::{
     Dashboard,
     live::{Configured, Credential, Later, Live, Question, Reply, Unanswered},
@@ -12,6 +13,7 @@ use backstop_dialect::Dialect;
 use backstop_store::{Secret, Store, configuration::Kind};
 use backstop_triage::{
     Catalog, Fault, KeyId, ModelId, ProviderId, Settings, Timestamp,
+    alert::{Book, Episode, Topic},
     pool::{KeySpec, Pool, Probes, ProviderSpec},
 };
 use http::{Request, Response, header};
@@ -36,6 +38,7 @@ pub(crate) struct Fake {
     catalog: Arc<Catalog>,
     upstream: Mutex<Arc<Upstream>>,
     pub(crate) asked: Mutex<Vec<String>>,
+    pub(crate) alerts: Mutex<Book>,
 }
 
 impl World {
@@ -49,6 +52,7 @@ impl World {
             catalog: Arc::new(Catalog::embedded()),
             upstream: Mutex::new(Arc::new(|_, _| Ok((200, "{}".to_owned())))),
             asked: Mutex::default(),
+            alerts: Mutex::default(),
         };
         let live = Arc::new(fake);
         live.take_up();
@@ -223,6 +227,29 @@ impl Live for Fake {
     fn reload(self: Arc<Self>) -> Later<'static, Result<(), String>> {
         self.take_up();
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn alerts(&self) -> Vec<(Topic, Episode)> {
+        self.alerts.lock().open().map(|(topic, episode)| (topic.clone(), episode.clone())).collect()
+    }
+
+    fn acknowledge(&self, topic: &Topic) -> bool {
+        self.alerts.lock().acknowledge(topic)
+    }
+
+    fn alert_channels(&self) -> Vec<ChannelStatus> {
+        let failing = Some("the receiver answered 503".to_owned());
+        vec![ChannelStatus {
+            name: "ops".into(),
+            kind: "webhook",
+            last_error: failing,
+            ..ChannelStatus::default()
+        }]
+    }
+
+    fn test_alert_channel(&self, name: &str) -> Later<'static, Option<Result<String, String>>> {
+        let answer = (name == "ops").then(|| Err("the receiver answered 503".to_owned()));
+        Box::pin(std::future::ready(answer))
     }
 
     fn ask(&self, question: Question) -> Later<'_, Result<Reply, Unanswered>> {

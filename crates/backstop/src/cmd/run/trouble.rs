@@ -3,19 +3,19 @@
 //! The stamps lie in a file. Seats of one account share it, so that an empty account is one alert however
 //! many seats notice.
 
-use std::{collections::BTreeMap, path::Path, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use backstop_alerts::{Channel, Courier, HttpClient, Notice, Pace};
-use backstop_supervisor::{Event, Job, update};
+use backstop_supervisor::{Event, Job, SeatAlerts};
 use backstop_triage::{
     Class, Timestamp,
-    alert::{Book, Condition, Episode, Hysteresis, Topic},
+    alert::{Book, Condition, Hysteresis, Topic},
 };
 
 /// The alerts of a seat.
 pub(super) struct Trouble {
-    stamps: PathBuf,
+    stamps: SeatAlerts,
     /// What is shared with the other seats of the account, or the seat's own group.
     shared: String,
     own: String,
@@ -29,17 +29,14 @@ impl Trouble {
         let seat = job.name.to_string();
         let own = format!("seat/{seat}");
         let shared = job.account.as_ref().map_or_else(|| own.clone(), |account| format!("account/{account}"));
-        let folder = data_dir.join("alerts");
         let courier = if channels.is_empty() {
             None
         } else {
             let http = HttpClient::new(CALL_LIMIT);
-            let outbox = folder.join("outbox").join(&seat);
+            let outbox = data_dir.join("alerts/outbox").join(&seat);
             Some(Courier::start(channels, &outbox, &http, Pace::default())?)
         };
-        let stem = shared.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_");
-        let stamps = folder.join(format!("{stem}.json"));
-        Ok(Self { stamps, shared, own, seat, courier })
+        Ok(Self { stamps: SeatAlerts::below(data_dir), shared, own, seat, courier })
     }
 
     /// Takes in what happened.
@@ -93,24 +90,7 @@ impl Trouble {
     }
 
     fn speak(&self, hysteresis: Hysteresis, change: impl FnOnce(&mut Book, Timestamp)) {
-        let now = Timestamp::now();
-        let notices = update(&self.stamps, |stamps: &mut BTreeMap<String, Episode>| {
-            let mut book = Book::new(hysteresis);
-            for (topic, episode) in &*stamps {
-                if let Some(topic) = Topic::parse(topic) {
-                    book.restore(topic, episode.clone());
-                }
-            }
-            change(&mut book, now);
-            let notices = book.poll(now);
-            while let Some((topic, episode)) = book.poll_change() {
-                match episode {
-                    Some(episode) => stamps.insert(topic.to_string(), episode),
-                    None => stamps.remove(&topic.to_string()),
-                };
-            }
-            notices
-        });
+        let notices = self.stamps.speak(&self.shared, hysteresis, change);
         match notices {
             Ok(notices) => notices.iter().for_each(|notice| self.post(notice)),
             Err(error) => eprintln!("backstop: alerts: {error}"),
