@@ -85,9 +85,10 @@ impl ArraySplitter {
 
     /// Reads what is left when the body has ended: an element that broke off.
     pub fn finish(&mut self, mut on_event: impl FnMut(Event<'_>, usize)) {
-        if !self.carry.is_empty() {
-            self.close(&[], 0, &mut on_event);
+        if !self.carry.is_empty() && !self.carry.has_overflowed() {
+            on_event(event(self.carry.head(), Part::Torn), 0);
         }
+        self.carry.clear();
     }
 
     /// Tells whether the bytes so far end between two elements.

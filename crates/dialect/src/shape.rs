@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) content: bool,
     pub(crate) finish: bool,
     pub(crate) ended: bool,
+    /// The head of a long event said that the answer ends with it; whether it does shows at its tail.
+    ending: bool,
     pub(crate) error: Option<Vec<u8>>,
     pub(crate) continuation: Continuation,
 }
@@ -38,6 +40,7 @@ pub(crate) fn read(dialect: Dialect, event: &Event<'_>, facts: &mut Facts) -> Ev
             None => EventKind::Comment,
         };
     };
+    let before = (facts.finish, facts.ended);
     let kind = if data == b"[DONE]" {
         facts.ended = true;
         EventKind::Terminal { finish: facts.finish }
@@ -53,7 +56,40 @@ pub(crate) fn read(dialect: Dialect, event: &Event<'_>, facts: &mut Facts) -> Ev
         facts.error = Some(data.to_vec());
     }
     facts.content |= kind == EventKind::Content;
-    kind
+    if !before.1 && facts.ended { after_an_end(kind, event.part, data, before, facts) } else { kind }
+}
+
+/// An event ends the answer only if all of it has come: the kind of one that says it does.
+fn after_an_end(
+    kind: EventKind,
+    part: Part,
+    data: &[u8],
+    (finish, ended): (bool, bool),
+    facts: &mut Facts,
+) -> EventKind {
+    let is_whole = match part {
+        Part::Whole => data == b"[DONE]" || Json::root(data).is_some_and(|root| root.range().is_some()),
+        Part::Head | Part::Tail | Part::Torn => false,
+    };
+    if is_whole {
+        return kind;
+    }
+    facts.ended = ended;
+    if part == Part::Head {
+        facts.ending = true;
+        return kind;
+    }
+    facts.finish = finish;
+    match kind {
+        EventKind::Terminal { .. } => EventKind::Other,
+        EventKind::Comment
+        | EventKind::Ping
+        | EventKind::Preamble
+        | EventKind::Content
+        | EventKind::Usage
+        | EventKind::Error
+        | EventKind::Other => kind,
+    }
 }
 
 /// Reads a complete answer of a dialect, once it is known to be no error of a common shape.
@@ -132,9 +168,10 @@ fn read_json(dialect: Dialect, root: &Json<'_>, facts: &mut Facts) -> EventKind 
     }
 }
 
-/// The counts of tokens stand at the end of long events.
+/// The counts of tokens stand at the end of long events, and there it shows whether they are whole.
 fn read_tail(dialect: Dialect, event: &Event<'_>, facts: &mut Facts) {
     let tail = event.data.unwrap_or_default();
+    facts.ended |= std::mem::take(&mut facts.ending) && tail.trim_ascii_end().ends_with(b"}");
     let name: &[u8] = match dialect {
         Dialect::Gemini => b"\"usageMetadata\"",
         Dialect::OpenAiChat | Dialect::OpenAiResponses | Dialect::AnthropicMessages => b"\"usage\"",

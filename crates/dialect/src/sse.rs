@@ -29,6 +29,8 @@ pub enum Part {
     Head,
     /// The last 4 KiB of an event whose head was told before; `data` holds raw bytes.
     Tail,
+    /// What there is of an event whose end never came.
+    Torn,
 }
 
 /// Cuts chunks into events.
@@ -81,10 +83,14 @@ impl SseSplitter {
         }
     }
 
-    /// Reads what is left when the stream has ended: an event that lacks its blank line.
+    /// Reads what is left when the stream has ended: an event that lacks its blank line. One whose head was told
+    /// before has nothing to add.
     pub fn finish(&mut self, mut on_event: impl FnMut(Event<'_>, usize)) {
         self.in_line = false;
-        self.close(&[], 0, &mut on_event);
+        if !self.carry.is_empty() && !self.carry.has_overflowed() {
+            self.tell(None, Part::Torn, 0, &mut on_event);
+        }
+        self.carry.clear();
     }
 
     /// Tells whether the bytes so far end between two events.

@@ -160,7 +160,7 @@ impl StreamReader {
         let mut run: Option<(EventKind, usize)> = None;
         for mark in marks.drain(..) {
             let kind = match mark.part {
-                Part::Whole => mark.kind,
+                Part::Whole | Part::Torn => mark.kind,
                 Part::Head => *self.open.insert(mark.kind),
                 Part::Tail => self.open.take().unwrap_or(EventKind::Other),
             };

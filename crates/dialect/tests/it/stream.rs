@@ -105,21 +105,40 @@ fn half_an_event_is_never_let_go() {
 }
 
 #[test]
-fn a_last_event_without_its_blank_line_counts() {
-    let (reader, shown) = read(
-        Dialect::OpenAiChat,
-        Framing::Sse,
-        &["data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", "data: [DONE]\n"],
-    );
+fn an_end_that_has_not_come_whole_is_no_end() {
+    let torn = [
+        (Dialect::OpenAiChat, "data: [DONE]"),
+        (Dialect::OpenAiChat, "data: [DONE]\n"),
+        (Dialect::OpenAiChat, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n"),
+        (Dialect::OpenAiChat, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}\n\n"),
+        (Dialect::AnthropicMessages, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n"),
+        (Dialect::AnthropicMessages, "event: message_stop\ndata: {\"type\":\"message_stop\"\n\n"),
+        (Dialect::OpenAiResponses, "data: {\"type\":\"response.completed\",\"response\":{}\n\n"),
+        (Dialect::Gemini, "data: {\"candidates\":[{\"finishReason\":\"STOP\"}]\n\n"),
+    ];
+    for (dialect, end) in torn {
+        let (reader, shown) = read(dialect, Framing::Sse, &[end]);
+        assert!(!reader.has_ended() && !reader.has_finish_reason(), "{end}");
+        assert!(!shown.contains("Terminal"), "{shown}");
+    }
+    let (reader, _) =
+        read(Dialect::Gemini, Framing::JsonArray, &["[{\"candidates\":[{\"finishReason\":\"STOP\"}"]);
+    assert!(!reader.has_ended());
+}
 
-    expect![[r#"
-        Content data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n
-        --
-        --
-        Terminal { finish: false } data: [DONE]\n
-    "#]]
-    .assert_eq(&shown);
-    assert!(reader.has_ended());
+#[test]
+fn a_long_end_counts_once_its_last_byte_has_come() {
+    let begin = "data: {\"type\":\"response.completed\",\"response\":{\"output\":\"";
+    let text = "x".repeat(100_000);
+    let mut reader = StreamReader::new(Dialect::OpenAiResponses, Framing::Sse);
+    for (piece, ended) in [(begin, false), (&text, false), ("\"}}", false), ("\n\n", true)] {
+        reader.push(Bytes::copy_from_slice(piece.as_bytes()));
+        assert_eq!(reader.has_ended(), ended, "{}", piece.len());
+    }
+    let mut torn = StreamReader::new(Dialect::OpenAiResponses, Framing::Sse);
+    torn.push(Bytes::from(format!("{begin}{text}\n\n")));
+    torn.finish();
+    assert!(!torn.has_ended());
 }
 
 #[test]

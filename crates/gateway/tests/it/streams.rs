@@ -205,3 +205,30 @@ async fn a_stream_that_ends_inside_an_event_leaves_no_half_of_it() {
         assert!(!got.whole, "{half:?}");
     }
 }
+
+#[tokio::test]
+async fn an_end_that_has_not_come_whole_is_a_cut_before_content_and_after_it() {
+    let messages =
+        r#"{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+    let chat = ("openai-chat", "/v1/chat/completions", STREAM, "data: {\"error\"");
+    let anthropic = ("anthropic-messages", "/v1/messages", messages, "event: error");
+    let hello = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"}}]}\n\n";
+    let block = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"hello\"}}\n\n";
+    let cases = [
+        (chat, hello, "data: [DONE]\n"),
+        (chat, hello, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}"),
+        (anthropic, block, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n"),
+        (anthropic, block, "event: message_stop\ndata: {\"type\":\"message_stop\"\n\n"),
+    ];
+    for ((format, path, body, error), content, end) in cases {
+        let script = Script::new().on(key("sk-one"), Reply::events([content, end]));
+        let world = World::new(Setup { script, format, ..Setup::default() }).await;
+        let got = world.post(&format!("/proxy/p{path}"), body).await;
+        assert_eq!((got.whole, got.count("hello"), got.count(error)), (false, 1, 1), "{end:?}: {}", got.body);
+
+        let script = Script::new().on(key("sk-one"), Reply::events([end]));
+        let world = World::new(Setup { script, format, ..Setup::default() }).await;
+        let got = world.post(&format!("/proxy/p{path}"), body).await;
+        assert_eq!((got.whole, got.header("x-backstop-key")), (true, "sk-two"), "{end:?}: {}", got.body);
+    }
+}
