@@ -35,6 +35,8 @@ pub enum Problem {
     TimedOut,
     /// The provider failed in a way that nobody knows.
     UnknownFailure,
+    /// Nobody knows whether the provider did what was asked, and asking again could do it twice.
+    OutcomeUnknown,
     /// The gateway itself failed.
     GatewayFault,
     /// The client's key is missing or unknown.
@@ -128,6 +130,7 @@ fn heals(problem: &Problem) -> bool {
         | Problem::NoUsableKey
         | Problem::MisconfiguredRoute
         | Problem::UnknownFailure
+        | Problem::OutcomeUnknown
         | Problem::ClientKey
         | Problem::ClientKeyScope
         | Problem::ModelNotFound { .. }
@@ -176,6 +179,7 @@ fn status_and_code(problem: &Problem, dialect: Dialect) -> (u16, &'static str) {
         Problem::Unavailable => (503, "upstream_unavailable"),
         Problem::TimedOut => (504, "upstream_timeout"),
         Problem::UnknownFailure => (502, "unknown_upstream_failure"),
+        Problem::OutcomeUnknown => (502, "outcome_unknown"),
         Problem::GatewayFault => (503, "gateway_fault"),
         Problem::ClientKey => (401, "invalid_client_key"),
         Problem::ClientKeyScope => (403, "client_key_not_allowed"),
@@ -209,6 +213,9 @@ fn message(problem: &Problem, dialect: Dialect, retry_after: Option<Duration>) -
         Problem::Unavailable => "The provider cannot be reached or fails. Please try again shortly.".into(),
         Problem::TimedOut => "The provider did not answer in time.".into(),
         Problem::UnknownFailure => "The provider failed in a way that is not known.".into(),
+        Problem::OutcomeUnknown => {
+            "The provider did not say whether it has done this. Look before asking for it again.".into()
+        }
         Problem::GatewayFault => "The gateway cannot serve this request at present.".into(),
         Problem::ClientKey => "The gateway's client key is missing or unknown. Send it as \
              `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`."

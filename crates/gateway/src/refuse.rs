@@ -53,18 +53,15 @@ pub(crate) fn final_error(journey: &Journey, end: &FinalError) -> ClientError {
         FinalKind::MisconfiguredRoute => Problem::MisconfiguredRoute,
         FinalKind::LimitReached => Problem::Limited,
         FinalKind::Overloaded => Problem::Overloaded,
-        FinalKind::UpstreamFailed | FinalKind::OutcomeUnknown => Problem::Unavailable,
+        FinalKind::UpstreamFailed => Problem::Unavailable,
         FinalKind::TimedOut => Problem::TimedOut,
         FinalKind::UnrecognisedFailure => Problem::UnknownFailure,
+        FinalKind::OutcomeUnknown => Problem::OutcomeUnknown,
         FinalKind::LocalFault => Problem::GatewayFault,
     };
     let mut error = ClientError::new(&problem, journey.asked.dialect, wait);
     error.should_retry = end.should_retry;
     error.retry_at = end.retry_at;
-    if end.kind == FinalKind::OutcomeUnknown {
-        error.status = StatusCode::BAD_GATEWAY.as_u16();
-        error.code = end.kind.code();
-    }
     if end.kind == FinalKind::UnrecognisedFailure
         && let Some(status) = last_status(journey).filter(|status| (400..500).contains(status))
     {

@@ -256,6 +256,20 @@ impl Cascade {
         self.attempts
     }
 
+    /// The end, once a report has decided it.
+    pub fn decided(&self) -> Option<End> {
+        match &self.plan {
+            Plan::Over(end) => Some(end.clone()),
+            Plan::Key(_)
+            | Plan::Same(_)
+            | Plan::Climb { .. }
+            | Plan::Model { .. }
+            | Plan::LargerWindow { .. }
+            | Plan::Fresh
+            | Plan::Leg => None,
+        }
+    }
+
     /// Repeats of attempts that may have been accepted upstream.
     pub fn ambiguous_repeats(&self) -> u32 {
         self.ambiguous_repeats

@@ -91,6 +91,7 @@ fn problems() -> Vec<Problem> {
         Problem::Unavailable,
         Problem::TimedOut,
         Problem::UnknownFailure,
+        Problem::OutcomeUnknown,
         Problem::GatewayFault,
         Problem::ClientKey,
         Problem::ClientKeyScope,
@@ -128,6 +129,7 @@ fn every_problem_is_worded() {
         503 upstream_unavailable true: The provider cannot be reached or fails. Please try again shortly.
         504 upstream_timeout true: The provider did not answer in time.
         502 unknown_upstream_failure false: The provider failed in a way that is not known.
+        502 outcome_unknown false: The provider did not say whether it has done this. Look before asking for it again.
         503 gateway_fault true: The gateway cannot serve this request at present.
         401 invalid_client_key false: The gateway's client key is missing or unknown. Send it as `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`.
         403 client_key_not_allowed false: This client key is not allowed to use this route.

@@ -95,37 +95,6 @@ impl FinalKind {
             }
         }
     }
-
-    /// The code of `x-backstop-error` and of the envelope.
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::ContextOverflow => "context_length_exceeded",
-            Self::NoUsableKey => "no_usable_key",
-            Self::MisconfiguredRoute => "misconfigured_route",
-            Self::LimitReached => "limit_reached",
-            Self::Overloaded => "overloaded",
-            Self::UpstreamFailed => "upstream_failed",
-            Self::TimedOut => "timed_out",
-            Self::UnrecognisedFailure => "unrecognised_failure",
-            Self::LocalFault => "local_fault",
-            Self::OutcomeUnknown => "outcome_unknown",
-        }
-    }
-
-    /// The HTTP status; an overload has one of its own where the dialect knows 529.
-    pub const fn status(self, dialect_has_529: bool) -> u16 {
-        match self {
-            Self::ContextOverflow => 400,
-            Self::LimitReached => 429,
-            Self::Overloaded if dialect_has_529 => 529,
-            Self::Overloaded | Self::UpstreamFailed | Self::LocalFault => 503,
-            Self::TimedOut => 504,
-            Self::NoUsableKey
-            | Self::MisconfiguredRoute
-            | Self::UnrecognisedFailure
-            | Self::OutcomeUnknown => 502,
-        }
-    }
 }
 
 /// Something that stands in the way of the request, and when it is over by itself.

@@ -31,7 +31,7 @@ fn an_overflow_goes_back_in_our_own_words() {
     let mut world = World::with_keys(3);
     expect![[r#"
           0.0s p 1/m first: context_overflow
-        400 context_length_exceeded (context_overflow), no retry
+        ContextOverflow (context_overflow), no retry
     "#]]
     .assert_eq(&world.ask(|_| fail(ContextOverflow, Scope::Request)));
 }
@@ -42,7 +42,7 @@ fn a_reset_near_the_window_gets_one_fresh_try_before_it_counts_as_an_overflow() 
     expect![[r#"
           0.0s p 1/m first: context_overflow
           0.0s p 1/m retry_same: context_overflow
-        400 context_length_exceeded (context_overflow), no retry
+        ContextOverflow (context_overflow), no retry
     "#]]
     .assert_eq(&World::with_keys(3).ask(|_| reset()));
     let mut calls = 0;
@@ -70,13 +70,13 @@ fn an_overflow_tries_the_larger_window_once_on_the_same_key() {
     expect![[r#"
           0.0s p 1/m first: context_overflow
           0.0s p 1/large larger_window: context_overflow
-        400 context_length_exceeded (context_overflow), no retry
+        ContextOverflow (context_overflow), no retry
     "#]]
     .assert_eq(&world.ask(|_| fail(ContextOverflow, Scope::Request)));
     expect![[r#"
           0.0s p 1/m first: context_overflow
           0.0s p 1/large larger_window: rate_limit
-        400 context_length_exceeded (context_overflow), no retry
+        ContextOverflow (context_overflow), no retry
     "#]]
     .assert_eq(
         &world.ask(then_answers(vec![fail(ContextOverflow, Scope::Request), fail(RateLimit, Scope::Key)])),
@@ -108,7 +108,7 @@ fn overloaded_waits_then_moves_on() {
           1.9s p 1/m retry_same: overloaded
           4.0s p 1/m retry_same: overloaded
           4.0s p 2/m next_key: overloaded
-        529 overloaded (overloaded), retry
+        Overloaded (overloaded), retry
     "#]]
     .assert_eq(&world.ask(|_| fail(Overloaded, Scope::Model)));
     expect![[r#"
@@ -447,7 +447,7 @@ fn no_answer_at_all_from_fifty_keys_is_three_calls() {
           0.0s p 1/m first: timeout
         2.0min p 2/m next_key: timeout
         4.0min p 3/m next_key: timeout
-        504 timed_out (timeout), retry
+        TimedOut (timeout), retry
     "#]]
     .assert_eq(&trail);
     expect![[r#"
@@ -477,7 +477,7 @@ fn a_timeout_goes_back_if_retrying_it_is_off() {
     let mut world = World::with(3, settings);
     expect![[r#"
           0.0s p 1/m first: timeout
-        504 timed_out (timeout), retry
+        TimedOut (timeout), retry
     "#]]
     .assert_eq(&world.ask(|_| fail(Timeout, Scope::Provider)));
 }
@@ -487,14 +487,14 @@ fn a_wrong_setting_blames_no_key_and_goes_to_the_chain() {
     let mut world = World::with_keys(3);
     expect![[r#"
           0.0s p 1/m first: configuration_error
-        502 misconfigured_route (configuration_error), no retry
+        MisconfiguredRoute (configuration_error), no retry
     "#]]
     .assert_eq(&world.ask(|_| fail(ConfigurationError, Scope::Network)));
     expect![[r#"
           0.0s p 1/m first: configuration_error
           0.0s p 2/m next_key: configuration_error
           0.0s p 3/m next_key: configuration_error
-        502 misconfigured_route (configuration_error), no retry
+        MisconfiguredRoute (configuration_error), no retry
     "#]]
     .assert_eq(&world.ask(|_| fail(ConfigurationError, Scope::Key)));
     expect![[r#"
@@ -510,7 +510,7 @@ fn our_own_fault_is_nobodys_fault() {
     let mut world = World::with_keys(2);
     expect![[r#"
           0.0s p 1/m first: local_fault
-        503 local_fault (local_fault), retry
+        LocalFault (local_fault), retry
     "#]]
     .assert_eq(&world.ask(|_| fail(LocalFault, Scope::Local)));
     expect![[r#"
@@ -531,7 +531,7 @@ fn unknown_tries_one_further_key_and_one_further_leg() {
           0.0s p 1/m first: unknown
           0.0s p 2/m next_key: unknown
           0.0s q 6/m next_provider: unknown
-        502 unrecognised_failure (unknown), no retry
+        UnrecognisedFailure (unknown), no retry
     "#]]
     .assert_eq(&world.ask_legs(legs, limits, |_| fail(Unknown, Scope::Request)));
     expect![[r#"
@@ -556,7 +556,7 @@ fn three_unknown_requests_in_a_row_rest_the_key_and_one_probe_a_minute_passes() 
     .assert_eq(&world.keys());
     expect![[r#"
           0.0s p 1/m first: unknown
-        502 unrecognised_failure (unknown), no retry
+        UnrecognisedFailure (unknown), no retry
     "#]]
     .assert_eq(&world.ask(|_| fail(Unknown, Scope::Request)));
     expect![[r#"
@@ -564,11 +564,11 @@ fn three_unknown_requests_in_a_row_rest_the_key_and_one_probe_a_minute_passes() 
     "#]]
     .assert_eq(&world.keys());
     expect![[r#"
-        502 unrecognised_failure (unknown), no retry
+        UnrecognisedFailure (unknown), no retry
     "#]]
     .assert_eq(&world.ask(|_| fail(Unknown, Scope::Request)));
     expect![[r#"
-        502 unrecognised_failure (unknown), no retry
+        UnrecognisedFailure (unknown), no retry
     "#]]
     .assert_eq(&world.ask(|_| Answer));
     world.pass(60);
@@ -627,7 +627,7 @@ fn a_fixed_number_of_keys_bounds_the_leg() {
     expect![[r#"
           0.0s p 1/m first: rate_limit
           0.0s p 2/m next_key: rate_limit
-        429 limit_reached (rate_limit), no retry after 60.2s
+        LimitReached (rate_limit), no retry after 60.2s
     "#]]
     .assert_eq(&world.ask(|_| fail(RateLimit, Scope::Key)));
 }
@@ -640,7 +640,7 @@ fn the_last_key_climbs_its_ladder_before_its_rest_begins() {
           1.0s p 1/m ladder: rate_limit
           3.0s p 1/m ladder: rate_limit
           6.9s p 1/m ladder: rate_limit
-        429 limit_reached (rate_limit), no retry after 60.2s
+        LimitReached (rate_limit), no retry after 60.2s
     "#]]
     .assert_eq(&world.ask(|_| fail(RateLimit, Scope::Key)));
     expect![[r#"
@@ -677,7 +677,7 @@ fn a_stated_time_above_four_seconds_skips_the_ladder_and_a_shorter_one_lengthens
     .assert_eq(&world.ask(then_answers(vec![fail(RateLimit, Scope::Key).stated(3)])));
     expect![[r#"
           0.0s p 1/m first: rate_limit
-        429 limit_reached (rate_limit), retry after 5.0s
+        LimitReached (rate_limit), retry after 5.0s
     "#]]
     .assert_eq(&world.ask(|_| fail(RateLimit, Scope::Key).stated(5)));
 }
@@ -688,7 +688,7 @@ fn an_empty_ladder_is_no_ladder() {
     let mut world = World::with(1, settings);
     expect![[r#"
           0.0s p 1/m first: rate_limit
-        429 limit_reached (rate_limit), no retry after 60.2s
+        LimitReached (rate_limit), no retry after 60.2s
     "#]]
     .assert_eq(&world.ask(|_| fail(RateLimit, Scope::Key)));
 }
@@ -714,7 +714,7 @@ fn all_keys_resting_is_answered_without_a_call() {
     world.log.clear();
     world.pass(10);
     expect![[r#"
-        429 limit_reached (quota_exhausted), no retry after 9.9min
+        LimitReached (quota_exhausted), no retry after 9.9min
     "#]]
     .assert_eq(&world.ask(|_| Answer));
     assert_eq!(world.calls(), 0);
@@ -750,17 +750,17 @@ fn a_stateful_call_is_repeated_only_if_nothing_was_accepted() {
     .assert_eq(&world.stateful(then_answers(vec![lost(Progress::NotSent)])));
     expect![[r#"
           0.0s p 2/m first: network_error
-        502 outcome_unknown (network_error), no retry
+        OutcomeUnknown (network_error), no retry
     "#]]
     .assert_eq(&world.stateful(then_answers(vec![lost(Progress::MaybeAccepted)])));
     expect![[r#"
           0.0s p 2/m first: timeout
-        504 timed_out (timeout), no retry
+        TimedOut (timeout), no retry
     "#]]
     .assert_eq(&world.stateful(then_answers(vec![fail(Timeout, Scope::Provider)])));
     expect![[r#"
           0.0s p 2/m first: network_error
-        502 outcome_unknown (network_error), no retry
+        OutcomeUnknown (network_error), no retry
     "#]]
     .assert_eq(&world.stateful(then_answers(vec![lost(Progress::Started)])));
     expect![[r#"
@@ -788,7 +788,7 @@ fn nothing_is_repeated_after_content() {
     let mut world = World::with_keys(3);
     expect![[r#"
           0.0s p 1/m first: server_error
-        503 upstream_failed (server_error), no retry
+        UpstreamFailed (server_error), no retry
     "#]]
     .assert_eq(&world.ask(|_| fail(ServerError, Scope::Provider).progress(Progress::Committed)));
 }
@@ -802,7 +802,7 @@ fn nothing_starts_with_less_than_a_second_left() {
     expect![[r#"
           0.0s p 1/m first: server_error
          19.0s p 2/m next_key: server_error
-        504 timed_out (timeout), retry
+        TimedOut (timeout), retry
     "#]]
     .assert_eq(&trail);
 }
@@ -814,7 +814,7 @@ fn a_prompt_that_fits_nowhere_is_an_overflow() {
     let mut small = leg("p", &["m"]);
     small.context_too_small = true;
     expect![[r#"
-        400 context_length_exceeded (context_overflow), no retry
+        ContextOverflow (context_overflow), no retry
     "#]]
     .assert_eq(&world.ask_legs(vec![small], limits, |_| Answer));
 }
@@ -831,18 +831,18 @@ fn the_kind_that_heals_soonest_decides() {
           0.0s p 1/m first: auth_error
           0.0s p 2/m next_key: quota_exhausted
           0.0s p 3/m next_key: rate_limit
-        429 limit_reached (rate_limit), retry after 30.0s
+        LimitReached (rate_limit), retry after 30.0s
     "#]]
     .assert_eq(&world.ask(then_answers(replies)));
     let mut world = World::with_keys(2);
     expect![[r#"
           0.0s p 1/m first: auth_error
           0.0s p 2/m next_key: auth_error
-        502 no_usable_key (auth_error), no retry
+        NoUsableKey (auth_error), no retry
     "#]]
     .assert_eq(&world.ask(|_| fail(AuthError, Scope::Key).proven()));
     expect![[r#"
-        502 no_usable_key (auth_error), no retry
+        NoUsableKey (auth_error), no retry
     "#]]
     .assert_eq(&world.ask(|_| Answer));
 }

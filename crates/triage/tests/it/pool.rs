@@ -123,7 +123,7 @@ fn the_others_wait_for_the_probes_outcome_and_give_up_after_five_seconds() {
     world.pass(30);
     let probe = pick(&mut world);
     expect![[r#"
-        429 limit_reached (rate_limit), retry after 1.0s
+        LimitReached (rate_limit), retry after 1.0s
     "#]]
     .assert_eq(&world.ask(|_| Answer));
     let limits = world.limits();
@@ -644,7 +644,7 @@ fn if_every_models_breaker_is_open_the_requested_model_is_tried_anyway_once() {
     world.ask_legs(legs(), limits.clone(), |_| fail(Overloaded, Scope::Model));
     expect![[r#"
           0.0s p 1/m open_breaker: overloaded
-        529 overloaded (overloaded), retry
+        Overloaded (overloaded), retry
     "#]]
     .assert_eq(&world.ask_legs(legs(), limits.clone(), |_| fail(Overloaded, Scope::Model)));
     expect![[r#"
@@ -669,7 +669,7 @@ fn a_provider_that_five_requests_left_is_closed_and_probed_ever_more_rarely() {
     }
     expect!["0.0sx3 1.0sx3 2.0sx3 3.0sx3 4.0sx3 34.0sx1 94.0sx1 3.6minx1 7.6minx1 15.6minx1 30.6minx1 45.6minx1 60.6minx1 75.6minx1 90.6minx1 105.6minx1"].assert_eq(&calls.join(" "));
     expect![[r#"
-        503 upstream_failed (server_error), retry after 34.0s
+        UpstreamFailed (server_error), retry after 34.0s
     "#]]
     .assert_eq(&world.ask(|_| Answer));
 }
@@ -691,7 +691,7 @@ fn a_person_closes_breakers() {
         world.ask(|_| fail(ServerError, Scope::Provider));
     }
     expect![[r#"
-        503 upstream_failed (server_error), retry after 30.0s
+        UpstreamFailed (server_error), retry after 30.0s
     "#]]
     .assert_eq(&world.ask(|_| Answer));
     world.pool.reset_provider(&"p".into());
@@ -759,7 +759,7 @@ fn a_busy_key_is_waited_for_and_a_full_queue_is_our_own_fault() {
     let mut waiting = world.request(vec![leg("p", &["m"])], limits);
     assert!(matches!(waiting.next(&mut world.pool, world.now), Action::Wait { .. }));
     expect![[r#"
-        503 local_fault (local_fault), retry after 1.0s
+        LocalFault (local_fault), retry after 1.0s
     "#]]
     .assert_eq(&world.ask(|_| Answer));
     drop(held);
@@ -795,7 +795,7 @@ fn an_object_is_served_by_its_owners_account_only() {
     expect![[r#"
           0.0s p 2/m first: rate_limit
           0.0s p 1/m next_key: rate_limit
-        429 limit_reached (rate_limit), no retry after 90.3s
+        LimitReached (rate_limit), no retry after 90.3s
     "#]]
     .assert_eq(&trail);
 }

@@ -75,7 +75,7 @@ fn a_long_retry_after_rests_the_key_and_never_the_client() {
     let began = world.now;
     expect![[r#"
           0.0s p 1/m first: rate_limit
-        429 limit_reached (rate_limit), no retry after 60.1min
+        LimitReached (rate_limit), no retry after 60.1min
     "#]]
     .assert_eq(&world.ask(|_| fail(RateLimit, Scope::Key).stated(3600)));
     assert_eq!(world.now, began);
@@ -132,7 +132,7 @@ fn a_limit_that_a_smaller_request_passes_costs_the_key_nothing() {
     let mut world = World::with_keys(1);
     expect![[r#"
           0.0s p 1/m first: billing_exhausted
-        502 no_usable_key (billing_exhausted), no retry
+        NoUsableKey (billing_exhausted), no retry
     "#]]
     .assert_eq(&world.ask(|_| fail(BillingExhausted, Scope::Request)));
     expect![[r#"
@@ -153,7 +153,7 @@ fn a_limit_of_one_model_leaves_the_others_to_the_key() {
     "#]]
     .assert_eq(&world.ask_legs(vec![leg("p", &["other"])], limits, |_| Answer));
     expect![[r#"
-        429 limit_reached (quota_exhausted), no retry after 10.0min
+        LimitReached (quota_exhausted), no retry after 10.0min
     "#]]
     .assert_eq(&world.ask(|_| Answer));
 }

@@ -287,7 +287,7 @@ fn render(trail: &[Tried], end: &End, began: Timestamp, now: Timestamp) -> Strin
         End::Error(error) => {
             let retry = if error.should_retry { "retry" } else { "no retry" };
             let at = error.retry_at.map(|at| format!(" after {}", span(now, at))).unwrap_or_default();
-            writeln!(text, "{} {} ({}), {retry}{at}", error.kind.status(true), error.kind.code(), error.class)
+            writeln!(text, "{:?} ({}), {retry}{at}", error.kind, error.class)
         }
     };
     text
