@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, Uri, header};
 
 /// The names that pass.
 #[derive(Clone, Debug, Default)]
@@ -28,15 +28,16 @@ impl Hosts {
         Self(allowed.to_vec())
     }
 
-    /// Checks `Host`, and `Origin` where a browser sends one.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), HostError> {
+    /// Checks the authority of an absolute target, `Host`, and `Origin` where a browser sends one.
+    pub(crate) fn check(&self, target: &Uri, headers: &HeaderMap) -> Result<(), HostError> {
+        if let Some(authority) = target.authority() {
+            // Whoever is called by a full address may be called by a foreign one; and no login belongs into it.
+            self.check_host(authority.as_str())?;
+        }
         let mut hosts = headers.get_all(header::HOST).into_iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(HostError::Malformed) };
         let host = host.to_str().map_err(|_| HostError::Malformed)?;
-        let name = name_of(host).ok_or(HostError::Malformed)?;
-        if !self.admits(name, host) {
-            return Err(HostError::Foreign(name.to_owned()));
-        }
+        self.check_host(host)?;
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
         let origin = origin.to_str().map_err(|_| HostError::ForeignOrigin)?;
         let Some(host) = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")) else {
@@ -45,6 +46,11 @@ impl Hosts {
         };
         let name = name_of(host).ok_or(HostError::ForeignOrigin)?;
         if self.admits(name, host) { Ok(()) } else { Err(HostError::ForeignOrigin) }
+    }
+
+    fn check_host(&self, host: &str) -> Result<(), HostError> {
+        let name = name_of(host).ok_or(HostError::Malformed)?;
+        if self.admits(name, host) { Ok(()) } else { Err(HostError::Foreign(name.to_owned())) }
     }
 
     fn admits(&self, name: &str, host: &str) -> bool {
@@ -77,7 +83,8 @@ mod tests {
 
     fn check(headers: &[(header::HeaderName, &str)]) -> Result<(), HostError> {
         let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
-        Hosts::new(&["gateway.lan".into(), "proxy.lan:8443".into()]).check(&headers)
+        Hosts::new(&["gateway.lan".into(), "proxy.lan:8443".into()])
+            .check(&Uri::from_static("/v1/models"), &headers)
     }
 
     #[test]

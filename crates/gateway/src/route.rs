@@ -41,7 +41,7 @@ use crate::{
 /// Answers one request.
 pub(crate) async fn answer(shared: &Arc<Shared>, busy: Busy, request: Request<Incoming>) -> Response<Reply> {
     let plan = shared.plan.load_full();
-    let response = match plan.hosts.check(request.headers()) {
+    let response = match plan.hosts.check(request.uri(), request.headers()) {
         Ok(()) => dispatch(shared, plan, request).await,
         Err(error) => foreign(&error),
     };
@@ -188,9 +188,10 @@ fn limits(shared: &Shared, asked: &Asked, target: &Target, parts: &Parts) -> Lim
 
 fn foreign(error: &HostError) -> Response<Reply> {
     match error {
-        HostError::Malformed => {
-            refuse::bluntly(StatusCode::BAD_REQUEST, "The request needs exactly one valid Host header.")
-        }
+        HostError::Malformed => refuse::bluntly(
+            StatusCode::BAD_REQUEST,
+            "The request needs exactly one valid Host header, and no login in its target.",
+        ),
         HostError::Foreign(name) => {
             let words = format!(
                 "This gateway does not go by the name {name}. Add it to [server] allowed_hosts if it should."

@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::world::{CHAT, CLIENT_KEY, Setup, World, ask};
+use crate::world::{CHAT, CLIENT_KEY, Setup, World, ask, request};
 
 /// Sends bytes and reads until the gateway closes or falls silent.
 async fn raw(world: &World, bytes: &[u8]) -> String {
@@ -145,4 +145,20 @@ async fn a_client_chosen_address_is_never_dialled() {
         r#"{"model":"m","messages":[],"api_base":"http://127.0.0.1:1","base_url":"http://127.0.0.1:1"}"#;
     assert_eq!(world.post("/proxy/p/v1/chat/completions", body).await.status, 200);
     assert_eq!(world.provider.log().len(), 1);
+}
+
+#[tokio::test]
+async fn an_absolute_target_must_name_us_and_nobody_logs_in_by_it() {
+    let world = World::new(Setup::default()).await;
+    let cases = [
+        ("http://localhost/healthz", 200),
+        ("http://127.0.0.1:9/healthz", 200),
+        ("http://evil.test/healthz", 403),
+        ("http://user:pass@localhost/healthz", 400),
+        ("http://user@localhost/healthz", 400),
+    ];
+    for (target, status) in cases {
+        let got = ask(world.gateway.addr(), &request("GET", target, "", "")).await;
+        assert_eq!(got.status, status, "{target}: {}", got.body);
+    }
 }
