@@ -97,23 +97,21 @@ impl Client {
         operation: Operation,
         now: Timestamp,
     ) -> Result<(), Denied> {
-        let listed = |list: &[String], name: &str| list.is_empty() || list.iter().any(|entry| entry == name);
-        if !listed(&self.limits.providers, provider)
-            || !listed(&self.limits.routes, operation_name(operation))
-        {
-            return Err(Denied::Scope);
-        }
-        let whole = model.map(|model| format!("{provider}/{model}"));
-        let model_fine = match (model, &whole) {
-            (Some(model), Some(whole)) => {
-                listed(&self.limits.models, model) || listed(&self.limits.models, whole)
-            }
-            (None, _) | (_, None) => self.limits.models.is_empty(),
+        let names_what_it_may = match model {
+            Some(model) => self.may_name(provider, model),
+            None => is_listed(&self.limits.providers, provider) && self.limits.models.is_empty(),
         };
-        if !model_fine {
+        if !names_what_it_may || !is_listed(&self.limits.routes, operation_name(operation)) {
             return Err(Denied::Scope);
         }
         self.count_request(now)
+    }
+
+    /// Whether it may ask a provider or combo for this model.
+    pub(crate) fn may_name(&self, provider: &str, model: &str) -> bool {
+        let models = &self.limits.models;
+        is_listed(&self.limits.providers, provider)
+            && (is_listed(models, model) || is_listed(models, &format!("{provider}/{model}")))
     }
 
     /// Counts what an answer cost.
@@ -180,6 +178,11 @@ impl Used {
             }
         }
     }
+}
+
+/// Whether a list that limits a client leaves a name to it; an empty one limits nothing.
+fn is_listed(list: &[String], name: &str) -> bool {
+    list.is_empty() || list.iter().any(|entry| entry == name)
 }
 
 /// The public name of an operation, as in a client's `routes` and in the log.

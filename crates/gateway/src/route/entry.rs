@@ -53,7 +53,7 @@ impl Intake<'_> {
             // What answers TRACE repeats the request, with the key in it.
             return Err(Problem::NotSupported { what: format!("the method {}", self.parts.method) }.into());
         }
-        if let Some(response) = models::list(self) {
+        if let Some(response) = models::list(self, client.as_deref()) {
             return Ok(Entered::Listed(response));
         }
         let path = match self.way {

@@ -5,13 +5,14 @@ use http::{Method, Response, StatusCode};
 
 use super::{Way, entry::Intake};
 use crate::{
+    auth::Client,
     context,
-    plan::combo_models,
+    plan::{Plan, combo_models},
     reply::{self, Reply},
 };
 
 /// The list that a request asks for, if it is ours to make.
-pub(super) fn list(intake: &Intake<'_>) -> Option<Response<Reply>> {
+pub(super) fn list(intake: &Intake<'_>, client: Option<&Client>) -> Option<Response<Reply>> {
     let Intake { shared, plan, parts, .. } = *intake;
     let route = intake.known.filter(|route| route.operation == Operation::Models)?;
     if !matches!(parts.method, Method::GET | Method::HEAD) {
@@ -24,6 +25,9 @@ pub(super) fn list(intake: &Intake<'_>) -> Option<Response<Reply>> {
             (combo_models(combo, false), Some(combo), path.as_str())
         }
     };
+    if let Some(client) = client {
+        models.retain(|entry| client.may_name(&entry.owner, asked_as(plan, entry)));
+    }
     context::list(shared, plan, combo, &mut models);
     let shape = ListShape::of(route.dialect, &parts.headers);
     let asked = one_of(route.dialect, route.model_in_path.as_deref(), path);
@@ -38,6 +42,15 @@ pub(super) fn list(intake: &Intake<'_>) -> Option<Response<Reply>> {
         }
     };
     Some(reply::text(StatusCode::OK, "application/json", body))
+}
+
+/// The model of an entry as its provider or combo is asked for it.
+fn asked_as<'a>(plan: &'a Plan, entry: &'a ModelEntry) -> &'a str {
+    if let Some(alias) = plan.alias(&entry.id) {
+        return &alias.model;
+    }
+    let prefixed = entry.id.strip_prefix(entry.owner.as_str()).and_then(|rest| rest.strip_prefix('/'));
+    prefixed.unwrap_or(&entry.id)
 }
 
 /// The one model that a path asks for.

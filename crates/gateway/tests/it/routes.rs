@@ -134,3 +134,29 @@ async fn combos_fail_over_between_members_that_share_an_alias() {
     assert_eq!((got.status, other.log()[0].model.as_deref()), (200, Some("b")), "{}", got.body);
     assert_eq!(world.get("/proxy/best/v1/models").await.json()["data"][0]["id"], "x");
 }
+
+#[tokio::test]
+async fn a_client_key_lists_only_what_it_may_ask_for() {
+    let tables = "[aliases]\nfast = \"p/a\"\nslow = \"p/b\"\n[[combo]]\nid = \"best\"\nmembers = [{ provider = \"p\", model = \"b\", alias = \"a\" }]\n[[client]]\nname = \"held\"\nvalue = \"held-client-key-0123456789\"\nmodels = [\"a\"]\n[[client]]\nname = \"other\"\nvalue = \"other-client-key-0123456789\"\nproviders = [\"best\"]\n";
+    let world = World::new(Setup { tables, provider: "models = [\"a\", \"b\"]\n", ..Setup::default() }).await;
+    let listed = async |key: &str, path: &str, headers: &str| {
+        let headers = format!("authorization: Bearer {key}\r\n{headers}");
+        let list = ask(world.gateway.addr(), &crate::world::request("GET", path, "", &headers)).await.json();
+        let entries = list["data"].as_array().or(list["models"].as_array()).unwrap().clone();
+        let name = |entry: &serde_json::Value| {
+            let name = entry.get("id").or(entry.get("name")).unwrap().as_str().unwrap();
+            name.strip_prefix("models/").unwrap_or(name).to_owned()
+        };
+        entries.iter().map(name).collect::<Vec<_>>()
+    };
+    let held = "held-client-key-0123456789";
+    assert_eq!(listed(held, "/v1/models", "").await, ["fast", "best/a", "p/a"]);
+    assert_eq!(
+        listed(held, "/v1/models", "anthropic-version: 2023-06-01\r\n").await,
+        ["fast", "best/a", "p/a"]
+    );
+    assert_eq!(listed(held, "/v1beta/models", "").await, ["fast", "best/a", "p/a"]);
+    assert_eq!(listed("other-client-key-0123456789", "/v1/models", "").await, ["best/a"]);
+    assert_eq!(listed("other-client-key-0123456789", "/proxy/best/v1/models", "").await, ["a"]);
+    assert_eq!(listed(CLIENT_KEY, "/v1/models", "").await.len(), 5);
+}
