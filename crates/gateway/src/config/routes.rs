@@ -110,7 +110,8 @@ pub(super) fn aliases(root: &Section<'_, '_>) -> BTreeMap<String, Alias> {
 /// Reads every `[[client]]`.
 pub(super) fn clients(root: &Section<'_, '_>) -> Vec<Client> {
     let mut names = Unique::default();
-    let client = |section: &Section<'_, '_>| {
+    let mut keys: BTreeMap<String, String> = BTreeMap::new();
+    let mut client = |section: &Section<'_, '_>| {
         let name = section.required_text("name", "\"laptop\"");
         if let Some(name) = &name {
             names.check(section, "the client", name);
@@ -152,10 +153,14 @@ pub(super) fn clients(root: &Section<'_, '_>) -> Vec<Client> {
                 "make a long random one, for example with `openssl rand -hex 32`",
             );
         }
+        if let Some(other) = keys.insert(client.secret.expose().to_owned(), client.name.clone()) {
+            let what = format!("the clients \"{other}\" and \"{}\" have the same key", client.name);
+            section.report(section.at(), what, "make a key for each: whoever sends it is known by it alone");
+        }
         section.finish();
         Some(client)
     };
-    root.sections("client").iter().filter_map(client).collect()
+    root.sections("client").iter().filter_map(&mut client).collect()
 }
 
 /// Checks that ids are unique and that everything that is named is there; drops from chains what is not.

@@ -38,6 +38,18 @@ fn the_example_loads_and_means_what_it_says() {
 }
 
 #[test]
+fn two_clients_with_one_key_are_refused() {
+    let clients = "[[client]]\nname = \"a\"\nvalue = \"one-key-0123456789\"\n[[client]]\nname = \"b\"\nvalue = \"one-key-0123456789\"\n";
+    wrong(
+        clients,
+        &expect![[r#"
+            backstop.toml:4: the clients "a" and "b" have the same key
+              fix: make a key for each: whoever sends it is known by it alone
+        "#]],
+    );
+}
+
+#[test]
 fn the_settings_of_the_example_are_the_defaults() {
     let config = load(Config::EXAMPLE).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(*config.settings, Settings::default());
