@@ -73,7 +73,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let slot = Slot::default();
     let mount = Some(slot.mount());
     let gateway = Gateway { config: config.clone(), store: store.clone(), catalog, mount }.start()?;
-    let live = Arc::new(Running::new(gateway.control(), source(args), Arc::clone(&config.settings)));
+    let live = Arc::new(Running::new(
+        gateway.control(),
+        source(args, file.as_deref()),
+        Arc::clone(&config.settings),
+    ));
     let dashboard = Dashboard::new(Arc::clone(&live) as Arc<dyn Live>);
     slot.fill(dashboard.clone());
     greet(&gateway, &config);
@@ -91,13 +95,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// What the file says, for the admin side to read again whenever something was changed.
-fn source(args: &Args) -> Source {
+///
+/// A file that has become empty is being written, or was lost: it takes nothing out of force.
+fn source(args: &Args, file: Option<&Path>) -> Source {
     let args = args.clone();
+    let began_blank = file.is_some_and(is_blank);
     Arc::new(move || {
         let mut setup = Setup::load(args.config.as_deref()).map_err(|error| format!("{error:#}"))?;
+        if let Some(file) = setup.config.file.as_deref().filter(|file| !began_blank && is_blank(file)) {
+            let file = file.display();
+            return Err(format!(
+                "{file}: the file is empty\n  fix: put the configuration back; to go on without one, start the gateway again"
+            ));
+        }
         overlay(&args, &mut setup.config);
         Ok(base(setup))
     })
+}
+
+fn is_blank(file: &Path) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|text| text.trim().is_empty())
 }
 
 fn base(setup: Setup) -> Base {

@@ -116,6 +116,10 @@ async fn a_changed_file_takes_over_and_a_wrong_one_changes_nothing() {
     fs::write(&file, format!("{right}{}", provider("b"))).unwrap();
     until(|| gateway.stderr().contains("the configuration was read again")).await;
     assert_eq!((ask(&gateway, "a").await, ask(&gateway, "b").await), (200, 200));
+
+    fs::write(&file, " \n").unwrap();
+    until(|| gateway.stderr().contains("the file is empty")).await;
+    assert_eq!((ask(&gateway, "a").await, ask(&gateway, "b").await), (200, 200));
     let told = gateway.stderr();
     assert!(!told.contains("sk-a") && !told.contains(gateway.client_key()), "{told}");
 }
