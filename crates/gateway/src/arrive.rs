@@ -86,7 +86,7 @@ pub(crate) async fn stream(
 /// The upload is gone although the cascade would go on: if the client sends it again, it gets further.
 pub(crate) async fn stuck(journey: Box<Journey>) -> Arrival {
     let class = journey.trail().iter().rev().find_map(|tried| tried.result.class());
-    if matches!(class, Some(Class::RequestError | Class::ModelError)) && journey.last.is_some() {
+    if class == Some(Class::ModelError) && journey.last.is_some() {
         return end(journey, &End::Return).await;
     }
     let error = FinalError {
@@ -166,7 +166,7 @@ fn mark(journey: &Journey, headers: &mut HeaderMap, route: Option<&Route>) {
     if journey.asked.is_estimated {
         headers.insert(ESTIMATE, HeaderValue::from_static("true"));
     }
-    headers.insert(ATTEMPTS, HeaderValue::from(journey.trail().len()));
+    headers.insert(ATTEMPTS, HeaderValue::from(journey.attempts()));
     let Some(Route { outlet, key, model }) = route else { return };
     headers.insert(PROVIDER, outlet.id_header.clone());
     if let Ok(model) = HeaderValue::from_str(model.as_str())

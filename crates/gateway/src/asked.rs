@@ -120,6 +120,11 @@ impl Asked {
         !matches!(self.body, Body::Gone)
     }
 
+    /// Whether the body can be sent only once.
+    pub(crate) fn is_upload(&self) -> bool {
+        matches!(self.body, Body::Upload(_))
+    }
+
     /// The held body; empty if there is none.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.body {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     drive::{Journey, Returned, Route},
     evidence::{joined, text_of},
-    mask, objects, told,
+    mask, objects, told, unpack,
     upstream::{Answer, Broken, Cut, Exchange, Freshness, Reach, Trouble, UploadFault},
 };
 
@@ -33,8 +33,6 @@ pub(crate) enum Step {
     Passing(Begun),
     /// A stream with its first content.
     Stream(Box<Opened>),
-    /// Nothing more can be sent, though the cascade would go on: the upload is gone.
-    Stuck,
     /// The client's upload failed.
     Upload(UploadFault),
 }
@@ -72,16 +70,15 @@ impl Journey {
         let route = Route { outlet, key: attempt.key, model: attempt.model.clone() };
         self.route = Some(route.clone());
         self.record.began(attempt);
-        if !self.asked.can_be_sent() {
-            return Step::Stuck;
-        }
         self.last = None;
         let key = &route.outlet.keys[&attempt.key];
         let Ok(request) = self.asked.call(&route.outlet, key, attempt.model.as_str()) else {
             return self.lost(Scope::Provider, "the path cannot be joined with the provider's base URL");
         };
         let by = self.shared.clock.instant(attempt.first_content_by);
-        let freshness = if attempt.fresh_connection { Freshness::Fresh } else { Freshness::Pooled };
+        // An upload can be sent once: not into a connection that may have died while idle.
+        let is_delicate = attempt.fresh_connection || self.asked.is_upload();
+        let freshness = if is_delicate { Freshness::Fresh } else { Freshness::Pooled };
         match route.outlet.upstream.send(request, freshness, by).await {
             Err(broken) => self.broken(&broken),
             Ok(exchange) => {
@@ -129,14 +126,22 @@ impl Journey {
     /// An error answer: as much of it as evidence needs, the rest in case it goes back.
     async fn refused(&mut self, exchange: Exchange, route: Route, by: Instant) -> Step {
         let Exchange { mut head, mut body } = exchange;
-        let by = by.min(Instant::now() + ERROR_BODY_WITHIN);
-        let (mut held, whole) = collect(&mut body, Evidence::TEXT_CAP, by).await;
+        let status = head.status.as_u16();
+        let by = by.min(Instant::now() + error_body_within(status, &head.headers));
+        let (mut held, collected) = collect(&mut body, Evidence::TEXT_CAP, by).await;
+        let mut is_part = matches!(collected, Collected::More | Collected::Late);
+        let plain = unpack::plain(&head.headers, &joined(&held), Evidence::TEXT_CAP);
         if let Some(secret) = self.secret() {
+            if let Some(plain) = plain.as_ref().filter(|plain| mask::is_in(plain, secret)) {
+                // Nothing can be taken out of what is packed.
+                held = VecDeque::from([Bytes::copy_from_slice(plain)]);
+                head.headers.remove(header::CONTENT_ENCODING);
+                is_part = false;
+            }
             held = mask::pieces(held, secret);
             mask::headers(&mut head.headers, secret);
         }
-        let status = head.status.as_u16();
-        let text = text_of(&held);
+        let text = plain.map_or_else(|| text_of(&held), |plain| String::from_utf8_lossy(&plain).into_owned());
         let evidence = self.evidence(Kind::Http { status }, &head.headers, text);
         self.record.upstream_id(&head.headers);
         if let Some(counted) = self.count_here(status, &evidence) {
@@ -147,7 +152,7 @@ impl Journey {
             _ => Progress::Rejected,
         };
         // What follows is read only if the answer goes back.
-        let rest = matches!(whole, Collected::More).then_some(body);
+        let rest = is_part.then_some(body);
         self.last = Some(Returned { status: head.status, headers: head.headers, held, rest, route });
         self.failed(&evidence, progress, Some(status));
         Step::Again
@@ -188,12 +193,14 @@ impl Journey {
     fn judge(&mut self, whole: Whole) -> Step {
         let status = whole.head.status.as_u16();
         let is_generation = self.asked.operation == Operation::Generate;
-        let body = joined(&whole.pieces);
+        let packed = joined(&whole.pieces);
+        let plain = unpack::plain(&whole.head.headers, &packed, UNPACKED_ANSWER).map(Bytes::from);
+        let body = plain.clone().unwrap_or(packed);
         if !is_generation {
             let rules = self.route.as_ref().map(|route| route.outlet.config.rules.clone());
             let catalog = self.shared.catalog.load_full();
             if rules.is_some_and(|rules| catalog.success_looks_failed(&rules, status, &body)) {
-                return self.failed_within(&whole, &body);
+                return self.failed_within(whole.saying(plain), &body);
             }
             objects::made(self, &body);
             self.completed();
@@ -207,7 +214,7 @@ impl Journey {
                 self.completed();
                 Step::Whole(whole)
             }
-            AnswerKind::Error | AnswerKind::Unreadable => self.failed_within(&whole, &body),
+            AnswerKind::Error | AnswerKind::Unreadable => self.failed_within(whole.saying(plain), &body),
             AnswerKind::Empty => {
                 let evidence = self.evidence(Kind::Http { status }, &whole.head.headers, String::new());
                 self.failed_as(empty_answer(), &evidence, Progress::Started, Some(status));
@@ -217,11 +224,11 @@ impl Journey {
     }
 
     /// A failure under a success status.
-    fn failed_within(&mut self, whole: &Whole, body: &[u8]) -> Step {
+    fn failed_within(&mut self, whole: Whole, body: &[u8]) -> Step {
         let status = whole.head.status.as_u16();
         let text = String::from_utf8_lossy(&body[..body.len().min(Evidence::TEXT_CAP)]).into_owned();
         let evidence = self.evidence(Kind::Http { status }, &whole.head.headers, text);
-        self.keep(StatusCode::BAD_REQUEST, whole.head.headers.clone(), whole.pieces.clone());
+        self.keep(StatusCode::BAD_REQUEST, whole.head.headers, whole.pieces);
         self.failed(&evidence, Progress::Started, Some(status));
         Step::Again
     }
@@ -322,6 +329,17 @@ impl Journey {
     }
 }
 
+impl Whole {
+    /// The answer unpacked, if it came packed.
+    fn saying(mut self, plain: Option<Bytes>) -> Self {
+        if let Some(plain) = plain {
+            self.head.headers.remove(header::CONTENT_ENCODING);
+            self.pieces = VecDeque::from([plain]);
+        }
+        self
+    }
+}
+
 /// What a stream has shown so far of itself.
 #[derive(Default)]
 pub(crate) struct Held {
@@ -396,6 +414,12 @@ async fn collect(body: &mut Answer, cap: usize, by: Instant) -> (VecDeque<Bytes>
     }
 }
 
+/// How long the body of an error may take: where status and headers say it all, the next key does not wait for words.
+fn error_body_within(status: u16, headers: &HeaderMap) -> Duration {
+    let is_told = status >= 500 || (status == 429 && headers.contains_key(header::RETRY_AFTER));
+    if is_told { TOLD_BODY_WITHIN } else { ERROR_BODY_WITHIN }
+}
+
 fn empty_answer() -> Verdict {
     Verdict::new(Class::ServerError, Scope::Provider, "empty_answer", Basis::Structure)
 }
@@ -405,5 +429,7 @@ const HELD_ANSWER: usize = 1 << 20;
 /// The longest preamble of a stream that is held back, and for how long.
 const HELD_PREAMBLE: usize = 64 * 1024;
 const HOLD_PREAMBLE: Duration = Duration::from_secs(10);
-/// How long the body of an error may take.
+/// How much of a packed answer is unpacked to see whether it is one.
+const UNPACKED_ANSWER: usize = 8 << 20;
 const ERROR_BODY_WITHIN: Duration = Duration::from_secs(10);
+const TOLD_BODY_WITHIN: Duration = Duration::from_secs(2);

@@ -179,6 +179,11 @@ impl Journey {
         self.cascade.trail()
     }
 
+    /// How many of them count: one on a stale connection does not.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.cascade.attempts()
+    }
+
     /// Waits until the transitions that this request caused are written, within the limit of such waits.
     pub(crate) async fn written(&mut self) {
         let ack = self.ack.take();
@@ -201,6 +206,12 @@ impl Drop for Journey {
 pub(crate) async fn drive(mut journey: Box<Journey>) -> Arrival {
     let shared = Arc::clone(&journey.shared);
     loop {
+        if !journey.asked.can_be_sent() {
+            return match journey.cascade.decided() {
+                Some(end) => arrive::end(journey, &end).await,
+                None => arrive::stuck(journey).await,
+            };
+        }
         let mut changed = pin!(shared.pool_changed.notified());
         let mut listening = false;
         let action = loop {
@@ -219,7 +230,6 @@ pub(crate) async fn drive(mut journey: Box<Journey>) -> Arrival {
                 Step::Whole(whole) => return arrive::whole(journey, whole).await,
                 Step::Passing(begun) => return arrive::passing(journey, begun, attempt.idle_timeout).await,
                 Step::Stream(opened) => return arrive::stream(journey, opened, attempt.idle_timeout).await,
-                Step::Stuck => return arrive::stuck(journey).await,
                 Step::Upload(fault) => return arrive::upload_failed(journey, fault),
             },
             Action::Wait { until, wake: Wake::Time } => {

@@ -59,6 +59,7 @@ mod settle;
 mod shared;
 mod stock;
 mod told;
+mod unpack;
 mod upstream;
 mod waiting;
 mod windows;

@@ -19,6 +19,11 @@ pub(crate) fn text(text: String, secret: &Secret) -> String {
     if text.contains(secret) { text.replace(secret, "***") } else { text }
 }
 
+/// Whether the key is in it.
+pub(crate) fn is_in(bytes: &[u8], secret: &Secret) -> bool {
+    looked_for(secret).is_some_and(|secret| memmem::find(bytes, secret.as_bytes()).is_some())
+}
+
 /// The same answer without the key, and as long as before.
 pub(crate) fn pieces(pieces: VecDeque<Bytes>, secret: &Secret) -> VecDeque<Bytes> {
     let Some(secret) = looked_for(secret) else { return pieces };

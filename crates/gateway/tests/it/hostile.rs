@@ -1,6 +1,8 @@
 //! What providers and clients must not get out of the gateway, whatever they send.
 
-use backstop_faultd::{Point, Reply, Script, key};
+use std::{io::Write as _, time::Duration};
+
+use backstop_faultd::{Client, Point, Reply, Script, key};
 
 use crate::world::{CHAT, CLIENT_KEY, Setup, World, ask, request};
 
@@ -64,6 +66,12 @@ async fn an_upload_that_cannot_be_sent_again_asks_the_client_to_and_passes_no_re
         let got = ask(world.gateway.addr(), head.as_bytes()).await;
         assert_eq!((got.status, got.header("x-should-retry")), (503, "true"), "{}", got.body);
         assert!(!got.body.contains("credit"), "{}", got.body);
+        let told = got.json()["backstop"]["attempts"].as_array().unwrap().len();
+        assert_eq!(
+            (got.header("x-backstop-attempts"), told),
+            ("1", 1),
+            "none is counted that was never made"
+        );
         assert_eq!(world.asked(), [("sk-one".to_owned(), 1)]);
     }
 }
@@ -118,4 +126,66 @@ async fn a_dead_key_stays_dead_when_it_leaves_the_configuration_and_comes_back()
     assert_eq!(world.chat().await.status, 200);
     let asked = [("sk-one".to_owned(), 1), ("sk-two".to_owned(), 1), ("sk-three".to_owned(), 3)];
     assert_eq!(world.asked(), asked);
+}
+
+#[tokio::test]
+async fn a_packed_error_is_read_for_the_verdict_and_passed_on_as_it_came() {
+    let dead = r#"{"error":{"message":"Incorrect API key provided.","type":"invalid_request_error","code":"invalid_api_key"}}"#;
+    let wrong = r#"{"error":{"message":"Invalid value for x","type":"invalid_request_error","code":"invalid_value"}}"#;
+    let said =
+        |status, text: &str| Reply::json(status, gzip(text.as_bytes())).header("content-encoding", "gzip");
+    let script = Script::new().on(key("sk-one"), said(401, dead)).on(key("sk-two"), said(400, wrong));
+    let world = World::of(script, &["sk-one", "sk-two"]).await;
+    let mut client = Client::new(world.gateway.addr());
+    client.send(&request("POST", "/proxy/p/v1/chat/completions", CHAT, "")).await.unwrap();
+    let head = client.head().await.unwrap();
+    let mut body = Vec::new();
+    while let Some(piece) = client.piece().await.unwrap() {
+        body.extend_from_slice(&piece);
+    }
+    assert_eq!((head.status, body), (400, gzip(wrong.as_bytes())));
+    assert!(head.headers.iter().any(|(name, value)| name == "content-encoding" && value == "gzip"));
+    assert_eq!(world.keys(), ["sk-one disabled", "sk-two active"]);
+}
+
+#[tokio::test]
+async fn a_packed_answer_is_judged_by_what_it_says() {
+    let error = r#"{"error":{"message":"Rate limit reached","type":"rate_limit_error","code":"rate_limit_exceeded"}}"#;
+    let answer = r#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
+    let said = |text: &str| Reply::json(200, gzip(text.as_bytes())).header("content-encoding", "gzip");
+    let script = Script::new().on(key("sk-one"), said(error)).on(key("sk-two"), said(answer));
+    let world = World::of(script, &["sk-one", "sk-two"]).await;
+    let got = world.chat().await;
+    assert_eq!((got.status, got.header("content-encoding")), (200, "gzip"));
+    assert_eq!(world.keys(), ["sk-one resting", "sk-two active"]);
+}
+
+#[tokio::test]
+async fn a_packed_error_that_repeats_the_key_is_unpacked_to_take_it_out() {
+    const SECRET: &str = "plain-words-are-a-key-here";
+    let said = format!(
+        "{{\"error\":{{\"message\":\"cannot read Bearer {SECRET}\",\"type\":\"invalid_request_error\"}}}}"
+    );
+    let reply = Reply::json(400, gzip(said.as_bytes())).header("content-encoding", "gzip");
+    let world = World::of(Script::new().otherwise(reply), &[SECRET]).await;
+    let got = world.chat().await;
+    assert_eq!((got.status, got.header("content-encoding"), got.whole), (400, "", true));
+    assert_eq!(got.body, said.replace(SECRET, &"*".repeat(SECRET.len())));
+}
+
+#[tokio::test]
+async fn an_error_whose_words_come_slowly_holds_nobody_up_if_its_status_says_it_all() {
+    let slow = |reply: Reply| reply.first_event_after(Duration::from_secs(600));
+    let script = Script::new()
+        .on(key("sk-one"), slow(Reply::status(500)))
+        .on(key("sk-two"), slow(Reply::status(429).header("retry-after", "600")));
+    let world = World::of(script, &["sk-one", "sk-two", "sk-three"]).await;
+    let got = tokio::time::timeout(Duration::from_secs(9), world.chat()).await.expect("two short waits");
+    assert_eq!((got.status, got.header("x-backstop-key")), (200, "sk-three"));
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packing = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packing.write_all(bytes).unwrap();
+    packing.finish().unwrap()
 }
