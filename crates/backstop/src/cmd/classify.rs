@@ -20,7 +20,11 @@ use backstop_triage::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::own_rules::OwnRules;
+
 /// Reads failures and says what each is: one JSON object a line, or one failure from flags.
+///
+/// Your own rule packs come first, as in the gateway (see --rules).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Failures, one JSON object a line; `-` or nothing reads standard input.
@@ -70,6 +74,8 @@ pub(crate) struct Args {
     /// The moment of the failure (RFC 3339); default: this one.
     #[arg(long)]
     now: Option<Timestamp>,
+    #[command(flatten)]
+    own_rules: OwnRules,
     /// Lets the exit status tell the class: 75 come back later, 77 credentials or money, 78 set-up or model,
     /// 65 the request itself, 69 unknown.
     #[arg(long)]
@@ -84,7 +90,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let session = Session {
-        catalog: Catalog::embedded(),
+        catalog: args.own_rules.catalog()?,
         settings: Settings::default(),
         now: args.now,
         explain: args.explain,

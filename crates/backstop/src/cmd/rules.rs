@@ -15,9 +15,13 @@ use backstop_triage::{
 };
 use serde_json::json;
 
-/// Shows and proves rule packs.
+use super::own_rules::OwnRules;
+
+/// Shows and proves rule packs: your own, which come first, and the embedded ones.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    own: OwnRules,
     #[command(subcommand)]
     command: Command,
 }
@@ -40,7 +44,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Tries failures against a draft: a pack of your own that is consulted first.
+    /// Tries failures against a draft: a pack that is consulted first, before your other ones.
     Test {
         /// The draft.
         draft: PathBuf,
@@ -52,7 +56,7 @@ enum Command {
     },
     /// Proves packs: every example is matched by its own rule and by nothing earlier.
     Lint {
-        /// Packs of your own; without any, the embedded ones are proven.
+        /// Drafts; without any, your own packs and the embedded ones are proven.
         files: Vec<PathBuf>,
         /// Prints JSON.
         #[arg(long)]
@@ -62,21 +66,25 @@ enum Command {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
+    let own = &args.own;
     match args.command {
-        Command::List { pack: None, json } => list_packs(&Catalog::embedded(), json, &mut out)?,
-        Command::List { pack: Some(pack), json } => list_rules(&Catalog::embedded(), &pack, json, &mut out)?,
-        Command::Show { rule, json } => show(&Catalog::embedded(), &rule, json, &mut out)?,
-        Command::Test { draft, failures, json } => return test(&draft, failures.as_deref(), json, &mut out),
-        Command::Lint { files, json } => return lint(&files, json, &mut out),
+        Command::List { pack: None, json } => list_packs(&own.catalog()?, json, &mut out)?,
+        Command::List { pack: Some(pack), json } => list_rules(&own.catalog()?, &pack, json, &mut out)?,
+        Command::Show { rule, json } => show(&own.catalog()?, &rule, json, &mut out)?,
+        Command::Test { draft, failures, json } => {
+            let (catalog, _) = with_drafts(&[draft], own)?;
+            return test(&catalog, failures.as_deref(), json, &mut out);
+        }
+        Command::Lint { files, json } => return lint(&files, own, json, &mut out),
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn list_packs(catalog: &Catalog, json: bool, out: &mut impl Write) -> Result<()> {
     if json {
-        let packs = catalog.packs().iter().map(|pack| {
+        let packs = catalog.packs().iter().enumerate().map(|(number, pack)| {
             json!({
-                "pack": pack.id.as_str(), "rules": pack.rules.len(), "names": pack.names, "hosts": pack.hosts,
+                "pack": pack.id.as_str(), "yours": number < catalog.user_packs(), "rules": pack.rules.len(), "names": pack.names, "hosts": pack.hosts,
                 "like": pack.like.iter().map(|like| like.as_str()).collect::<Vec<_>>(),
                 "shared": pack.shared, "errors_in_200": pack.errors_in_200,
             })
@@ -84,9 +92,10 @@ fn list_packs(catalog: &Catalog, json: bool, out: &mut impl Write) -> Result<()>
         return Ok(writeln!(out, "{}", packs.collect::<serde_json::Value>())?);
     }
     writeln!(out, "{:<24}{:>6}  HOSTS", "PACK", "RULES")?;
-    for pack in catalog.packs() {
+    for (number, pack) in catalog.packs().iter().enumerate() {
         let hosts = if pack.shared.is_some() { "(every provider)".to_owned() } else { pack.hosts.join(", ") };
-        writeln!(out, "{:<24}{:>6}  {hosts}", pack.id.as_str(), pack.rules.len())?;
+        let yours = if number < catalog.user_packs() { "(yours) " } else { "" };
+        writeln!(out, "{:<24}{:>6}  {yours}{hosts}", pack.id.as_str(), pack.rules.len())?;
     }
     let rules: usize = catalog.packs().iter().map(|pack| pack.rules.len()).sum();
     writeln!(out, "\n{} packs, {rules} rules. `backstop rules list PACK` shows one.", catalog.packs().len())?;
@@ -94,15 +103,17 @@ fn list_packs(catalog: &Catalog, json: bool, out: &mut impl Write) -> Result<()>
 }
 
 fn list_rules(catalog: &Catalog, id: &str, json: bool, out: &mut impl Write) -> Result<()> {
-    let Some(pack) = catalog.pack(id) else {
+    let packs = || catalog.packs().iter().filter(|pack| pack.id.as_str() == id);
+    let rules = || packs().flat_map(|pack| pack.rules.iter().map(move |rule| (pack, rule)));
+    if packs().next().is_none() {
         bail!("there is no pack {id:?}; `backstop rules list` shows the packs");
-    };
+    }
     if json {
-        let rules = pack.rules.iter().map(|rule| rule_json(pack, rule));
+        let rules = rules().map(|(pack, rule)| rule_json(pack, rule));
         return Ok(writeln!(out, "{}", rules.collect::<serde_json::Value>())?);
     }
-    let width = pack.rules.iter().map(|rule| rule.id.as_str().len()).max().unwrap_or(0) + 2;
-    for rule in &pack.rules {
+    let width = rules().map(|(_, rule)| rule.id.as_str().len()).max().unwrap_or(0) + 2;
+    for (_, rule) in rules() {
         let then = &rule.then;
         let disables = if then.disable_key { "  disables" } else { "" };
         writeln!(
@@ -183,8 +194,7 @@ fn rule_json(pack: &Pack, rule: &Rule) -> serde_json::Value {
     })
 }
 
-fn test(draft: &Path, failures: Option<&Path>, json: bool, out: &mut impl Write) -> Result<ExitCode> {
-    let catalog = with_drafts(std::slice::from_ref(&draft.to_owned()))?;
+fn test(catalog: &Catalog, failures: Option<&Path>, json: bool, out: &mut impl Write) -> Result<ExitCode> {
     let input: Box<dyn BufRead> = match failures {
         Some(path) if path.as_os_str() != "-" => {
             let file = fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -202,8 +212,8 @@ fn test(draft: &Path, failures: Option<&Path>, json: bool, out: &mut impl Write)
             continue;
         }
         let now = Timestamp::now();
-        let case = Failure::parse(&line).and_then(|failure| failure.resolve(&catalog, now));
-        match case.and_then(|case| Ok((case.report(&catalog, &Settings::default())?, case))) {
+        let case = Failure::parse(&line).and_then(|failure| failure.resolve(catalog, now));
+        match case.and_then(|case| Ok((case.report(catalog, &Settings::default())?, case))) {
             Err(problem) => {
                 bad = true;
                 writeln!(out, "{problem}")?;
@@ -215,12 +225,19 @@ fn test(draft: &Path, failures: Option<&Path>, json: bool, out: &mut impl Write)
     Ok(if bad { ExitCode::from(EX_DATAERR) } else { ExitCode::SUCCESS })
 }
 
-fn lint(files: &[PathBuf], json: bool, out: &mut impl Write) -> Result<ExitCode> {
-    let catalog = with_drafts(files)?;
-    let packs = if files.is_empty() { 0..catalog.packs().len() } else { 0..catalog.user_packs() };
-    let rules: usize =
-        catalog.packs().get(packs.clone()).unwrap_or_default().iter().map(|pack| pack.rules.len()).sum();
-    let findings = catalog.lint(packs, Timestamp::now());
+fn lint(files: &[PathBuf], own: &OwnRules, json: bool, out: &mut impl Write) -> Result<ExitCode> {
+    let (catalog, drafts) = with_drafts(files, own)?;
+    let embedded = Catalog::embedded();
+    let proven = if files.is_empty() {
+        // A rule of one's own may well take an embedded rule's example: each is proven in its own right.
+        vec![(&catalog, catalog.user_packs()), (&embedded, embedded.packs().len())]
+    } else {
+        vec![(&catalog, drafts)]
+    };
+    let now = Timestamp::now();
+    let packs = proven.iter().flat_map(|(catalog, count)| catalog.packs().iter().take(*count));
+    let rules: usize = packs.map(|pack| pack.rules.len()).sum();
+    let findings: Vec<_> = proven.iter().flat_map(|(catalog, count)| catalog.lint(0..*count, now)).collect();
     if json {
         let lines = findings.iter().map(|finding| {
             json!({ "file": finding.file, "line": finding.line, "problem": finding.problem, "fix": finding.fix })
@@ -237,10 +254,8 @@ fn lint(files: &[PathBuf], json: bool, out: &mut impl Write) -> Result<ExitCode>
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn with_drafts(files: &[PathBuf]) -> Result<Catalog> {
-    if files.is_empty() {
-        return Ok(Catalog::embedded());
-    }
+/// Drafts before the packs of one's own, and how many drafts there are. A draft takes the place of the pack of its name.
+fn with_drafts(files: &[PathBuf], own: &OwnRules) -> Result<(Catalog, usize)> {
     let mut packs = Vec::new();
     for path in files {
         let toml = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -249,7 +264,10 @@ fn with_drafts(files: &[PathBuf]) -> Result<Catalog> {
         };
         packs.push((name.to_string_lossy().into_owned(), toml));
     }
-    Ok(Catalog::with_user_packs(&packs)?)
+    let others = own.read()?.into_iter().filter(|(name, _)| !packs.iter().any(|(draft, _)| draft == name));
+    let others: Vec<_> = others.collect();
+    packs.extend(others);
+    Ok((Catalog::with_user_packs(&packs)?, files.len()))
 }
 
 const EX_DATAERR: u8 = 65;

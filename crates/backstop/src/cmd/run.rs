@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -19,7 +19,7 @@ use backstop_triage::{
 };
 use serde_json::json;
 
-use super::{places, setup::own_packs};
+use super::{own_rules, places};
 
 mod trouble;
 
@@ -92,8 +92,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return list(&seats, args.json);
     }
     let config = places::config_file(args.config.as_deref())?;
-    let packs = config.as_deref().and_then(Path::parent).map(own_packs).unwrap_or_default();
-    let catalog = Catalog::with_user_packs(&packs)?;
+    let rules = config.as_deref().and_then(own_rules::beside);
+    let (catalog, _) = own_rules::load(rules.as_deref())?;
     let job = args.job(&catalog)?;
     let channels = super::alerts::channels(config.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
@@ -22,14 +22,18 @@ use backstop_store::{OpenError, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use super::setup::{Setup, SetupError};
+use super::{
+    seen::Seen,
+    setup::{Setup, SetupError},
+};
 
 /// Runs the gateway.
 ///
 /// Without a configuration it takes the usual environment keys (OPENAI_API_KEY, ANTHROPIC_API_KEY …; NAME_1, NAME_2 …
 /// and lists separated by commas are several keys). A client key is made at the first start and shown once.
 ///
-/// SIGHUP, and a change of the file, read the configuration again; a wrong one changes nothing. SIGTERM stops
+/// SIGHUP, and a change of the file or of a rule pack in the folder `rules` beside it, read the configuration and the
+/// packs again; a wrong one is told in the log and changes nothing. SIGTERM stops
 /// accepting, lets open requests finish for [server] drain_s, and ends. A set-up that cannot work exits with 78.
 #[derive(Clone, clap::Args)]
 #[command(after_help = "Try it:
@@ -67,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     // Before anything takes time: a change from here on is noticed.
     let file = setup.config.file.clone();
-    let seen = Seen::of(file.as_deref());
+    let seen = Seen::of(file.as_deref(), setup.rules.as_deref());
     let (config, catalog) = compose(base(setup), &store).map_err(anyhow::Error::msg)?;
     let new_token = prepare_token(&store)?;
     let slot = Slot::default();
@@ -176,7 +180,7 @@ fn greet(running: &Serving, config: &Config) {
     }
 }
 
-async fn serve(running: Serving, live: &Running, (config, mut seen): (&Config, Seen<'_>)) -> Result<()> {
+async fn serve(running: Serving, live: &Running, (config, mut seen): (&Config, Seen)) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -203,30 +207,6 @@ fn reload(control: &Control, live: &Running) {
             tracing::error!("the new configuration is wrong, the old one stays in force: {error}");
         }
     }
-}
-
-/// A file as it was last looked at.
-struct Seen<'f> {
-    file: Option<&'f Path>,
-    state: Option<(SystemTime, u64)>,
-}
-
-impl<'f> Seen<'f> {
-    fn of(file: Option<&'f Path>) -> Self {
-        Self { file, state: file.and_then(state) }
-    }
-
-    /// Whether it has changed since. A file that is gone or empty for a moment has not: somebody is writing it.
-    fn changed(&mut self) -> bool {
-        let Some(found) = self.file.and_then(state).filter(|(_, length)| *length > 0) else { return false };
-        let before = self.state.replace(found);
-        before != Some(found)
-    }
-}
-
-fn state(file: &Path) -> Option<(SystemTime, u64)> {
-    let metadata = std::fs::metadata(file).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
 }
 
 /// For people on a terminal, as JSON lines elsewhere.

@@ -1,16 +1,23 @@
 //! The configuration of a gateway with everything that stands beside it: the environment and the user's rules.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use backstop_alerts::{Channel, ChannelConfig, Source};
 use backstop_gateway::config::{Config, ConfigError, Environment};
 use backstop_triage::{Catalog, rules::RuleError};
 use jiff::tz::TimeZone;
 
+use super::own_rules;
+
 /// What a gateway starts from.
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) catalog: Catalog,
+    /// The folder of the user's own rule packs, whether or not it is there.
+    pub(crate) rules: Option<PathBuf>,
     /// The user's own rule packs that were found: file names and texts.
     pub(crate) packs: Vec<(String, String)>,
 }
@@ -30,24 +37,12 @@ impl Setup {
     pub(crate) fn load(named: Option<&Path>) -> anyhow::Result<Self> {
         let environment = Environment::of_process();
         let file = named.map(Path::to_owned).or_else(|| environment.config_file());
-        let packs = file.as_deref().and_then(Path::parent).map(own_packs).unwrap_or_default();
-        let catalog = Catalog::with_user_packs(&packs).map_err(SetupError::from)?;
+        let rules = file.as_deref().and_then(own_rules::beside);
+        let (catalog, packs) = own_rules::load(rules.as_deref()).map_err(SetupError::from)?;
         let config = Config::load(named, &environment, &catalog).map_err(SetupError::from)?;
         check_alerts(&config, &environment).map_err(SetupError::from)?;
-        Ok(Self { config, catalog, packs })
+        Ok(Self { config, catalog, rules, packs })
     }
-}
-
-/// The rule packs in a folder `rules`: file names and texts, by name. What cannot be read is no pack.
-pub(crate) fn own_packs(folder: &Path) -> Vec<(String, String)> {
-    let Ok(entries) = fs::read_dir(folder.join("rules")) else { return Vec::new() };
-    let pack = |entry: fs::DirEntry| {
-        let name = entry.file_name().into_string().ok().filter(|name| name.ends_with(".toml"))?;
-        Some((name, fs::read_to_string(entry.path()).ok()?))
-    };
-    let mut packs: Vec<(String, String)> = entries.flatten().filter_map(pack).collect();
-    packs.sort();
-    packs
 }
 
 /// Lets the deliverer of alerts look at what only it understands.

@@ -128,6 +128,53 @@ fn the_embedded_packs_are_proven_and_a_draft_is_tried() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("\"rule\":\"ours/nap\""));
 }
 
+/// The folder of one's own packs counts for every command that reads failures or shows rules.
+#[test]
+fn packs_of_ones_own_come_first_on_the_command_line() {
+    let home = tempfile::tempdir().unwrap();
+    let rules = home.path().join("rules");
+    std::fs::create_dir(&rules).unwrap();
+    let pack = rules.join("ours.toml");
+    let toml = "provider = \"ours\"\nshared = 1\n\n[[rule]]\nid = \"ours/nap\"\nall = [\"taking a nap\"]\nclass = \"overloaded\"\n\
+                reason = \"napping\"\nsource = \"seen\"\nexample = '{\"error\":\"the model is taking a nap\"}'\n";
+    std::fs::write(&pack, toml).unwrap();
+    let told = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_backstop"))
+            .args(arguments)
+            .env("BACKSTOP_CONFIG", home.path().join("backstop.toml"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (text + &String::from_utf8_lossy(&output.stderr), output.status.code())
+    };
+    let nap = ["classify", "--status", "418", "--body", r#"{"error":"The model is taking a nap"}"#];
+    assert!(told(&nap).0.contains("\"reason\":\"napping\""), "{}", told(&nap).0);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = ["--rules", elsewhere.path().to_str().unwrap()];
+    assert!(told(&[&nap[..], &elsewhere].concat()).0.contains("\"class\":\"unknown\""));
+    let (list, _) = told(&["rules", "list"]);
+    assert!(list.contains("(yours)"), "{list}");
+    assert!(!told(&[&["rules", "list"], &elsewhere[..]].concat()).0.contains("(yours)"));
+    let (list, _) = told(&["rules", "list", "ours"]);
+    expect![[r#"
+        ours/nap  overloaded          provider  napping
+    "#]]
+    .assert_eq(&list);
+    let (rule, _) = told(&["rules", "show", "ours/nap"]);
+    assert!(rule.contains("verdict  overloaded · provider · napping"), "{rule}");
+    assert_eq!(told(&["rules", "lint"]).1, Some(0));
+
+    std::fs::write(&pack, toml.replace("overloaded", "overloded")).unwrap();
+    for arguments in [&nap[..], &["rules", "list"], &["rules", "lint"]] {
+        let (problem, code) = told(arguments);
+        assert_eq!(code, Some(1), "{problem}");
+        assert!(problem.contains("ours.toml:7: ") && problem.contains("see docs/rules.md"), "{problem}");
+    }
+    let (problem, code) = told(&[&nap[..], &["--rules", "/nowhere/at/all"]].concat());
+    assert_eq!(code, Some(1), "{problem}");
+    assert!(problem.contains("cannot read --rules /nowhere/at/all"), "{problem}");
+}
+
 /// One call of the wrapper: its answer, its trail, its exit code.
 fn ask(upstream: &Faultd, key: &str) -> (String, String, Option<i32>) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scripts/ask");

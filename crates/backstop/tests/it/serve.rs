@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use backstop_faultd::{Client, Faultd, Script};
+use backstop_faultd::{Client, Faultd, Reply, Script, any};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
 
@@ -122,6 +122,62 @@ async fn a_changed_file_takes_over_and_a_wrong_one_changes_nothing() {
     assert_eq!((ask(&gateway, "a").await, ask(&gateway, "b").await), (200, 200));
     let told = gateway.stderr();
     assert!(!told.contains("sk-a") && !told.contains(gateway.client_key()), "{told}");
+}
+
+/// Every change of the folder of rules takes effect while the gateway runs: what comes, what is wrong, what goes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_rule_takes_over_and_a_wrong_one_changes_nothing() {
+    let napping = Reply::json(418, r#"{"error":{"message":"the model is taking a nap"}}"#);
+    let upstream = Faultd::start(Script::new().on(any(), napping)).await.unwrap();
+    let url = upstream.base_url();
+    let config = format!(
+        "[[provider]]\nid = \"a\"\nformat = \"openai-chat\"\nbase_url = \"{url}\"\n[[provider.key]]\nvalue = \"sk-a\"\n"
+    );
+    let gateway = Served::start(&config).await;
+    let verdict = async || {
+        let before = verdicts(&gateway).len();
+        ask(&gateway, "a").await;
+        until(|| verdicts(&gateway).len() > before).await;
+        verdicts(&gateway).pop().unwrap_or_default()
+    };
+    assert_eq!(verdict().await["class"], "unknown");
+
+    let folder = gateway.folder().join("rules");
+    fs::create_dir(&folder).unwrap();
+    let pack = |reason: &str| {
+        format!(
+            "provider = \"ours\"\nshared = 1\n\n[[rule]]\nid = \"ours/nap\"\nall = [\"taking a nap\"]\nclass = \"request_error\"\nreason = \"{reason}\"\n"
+        )
+    };
+    fs::write(folder.join("ours.toml"), pack("napping")).unwrap();
+    until(|| read_again(&gateway) == 1).await;
+    assert_eq!(verdict().await["reason"], "napping");
+
+    fs::write(folder.join("ours.toml"), pack("napping").replace("request_error", "request_errors")).unwrap();
+    until(|| gateway.stderr().contains("the old one stays in force")).await;
+    let told = gateway.stderr();
+    assert!(told.contains("rules/ours.toml:7: ") && told.contains("see docs/rules.md"), "{told}");
+    assert_eq!(verdict().await["reason"], "napping");
+
+    fs::write(folder.join("ours.toml"), pack("dreaming")).unwrap();
+    until(|| read_again(&gateway) == 2).await;
+    assert_eq!(verdict().await["reason"], "dreaming");
+
+    fs::remove_file(folder.join("ours.toml")).unwrap();
+    until(|| read_again(&gateway) == 3).await;
+    assert_eq!(verdict().await["class"], "unknown");
+}
+
+/// What the gateway logged of failed attempts.
+fn verdicts(gateway: &Served) -> Vec<serde_json::Value> {
+    let log = gateway.stderr();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    lines.filter(|line| line["reason"].is_string()).collect()
+}
+
+/// How often the gateway has read its files again.
+fn read_again(gateway: &Served) -> usize {
+    gateway.stderr().matches("the configuration was read again").count()
 }
 
 /// The status of a chat request to a provider.
