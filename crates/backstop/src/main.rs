@@ -6,7 +6,7 @@ mod cmd;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -34,15 +34,22 @@ enum Command {
     Providers(cmd::providers::Args),
     Keys(cmd::keys::Args),
     Models(cmd::models::Args),
+    Fallbacks(cmd::fallbacks::Args),
+    Combos(cmd::combos::Args),
+    Clients(cmd::clients::Args),
     Settings(cmd::settings::Args),
     Logs(cmd::logs::Args),
+    Connect(cmd::connect::Args),
+    Reload(cmd::reload::Args),
+    Completions(cmd::manual::Completions),
+    Man(cmd::manual::Manual),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(args) => cmd::serve::run(&args),
         Command::Check(args) => cmd::check::run(&args),
-        Command::Alerts(args) => cmd::alerts::run(args),
+        Command::Alerts(args) => cmd::alerts::run(&args),
         Command::Demo(args) => cmd::demo::run(&args),
         Command::Classify(args) => cmd::classify::run(&args),
         Command::Rules(args) => cmd::rules::run(args),
@@ -55,6 +62,13 @@ fn main() -> ExitCode {
         Command::Models(args) => cmd::models::run(&args),
         Command::Settings(args) => cmd::settings::run(&args),
         Command::Logs(args) => cmd::logs::run(&args),
+        Command::Fallbacks(args) => cmd::fallbacks::run(&args),
+        Command::Combos(args) => cmd::combos::run(&args),
+        Command::Clients(args) => cmd::clients::run(&args),
+        Command::Connect(args) => cmd::connect::run(&args),
+        Command::Reload(args) => cmd::reload::run(&args),
+        Command::Completions(args) => cmd::manual::completions(&args, Cli::command()),
+        Command::Man(args) => cmd::manual::manual(&args, Cli::command()),
     };
     done.unwrap_or_else(|error| {
         eprintln!("backstop: {error:#}");

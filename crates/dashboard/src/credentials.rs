@@ -20,7 +20,7 @@ use argon2::{
 };
 use backstop_store::{
     Secret, Store, StoreError,
-    clients::{random_token, token_hash},
+    clients::{hash_text, parse_hash, random_token, token_hash},
 };
 use backstop_triage::Timestamp;
 use parking_lot::Mutex;
@@ -131,7 +131,7 @@ pub fn prepare_token(store: &Store) -> Result<Option<Secret>, StoreError> {
         return Ok(None);
     }
     let token = random_token("bsa_");
-    let hash = token_hash(token.expose()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hash = hash_text(&token_hash(token.expose()));
     write_token(&token_file(store.data_dir()), &token)
         .map_err(|error| StoreError::Failing(format!("the admin token cannot be written: {error}")))?;
     store.set_settings(vec![(TOKEN.to_owned(), Some(hash))]).wait()?;
@@ -152,17 +152,6 @@ fn write_token(path: &Path, token: &Secret) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
     writeln!(file, "{}", token.expose())?;
     file.sync_all()
-}
-
-fn parse_hash(text: &str) -> Option<[u8; 32]> {
-    let mut hash = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (index, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).ok()?;
-    }
-    Some(hash)
 }
 
 /// Tries to sign in during the last minute.

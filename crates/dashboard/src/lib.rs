@@ -12,6 +12,7 @@ mod added;
 mod api;
 pub mod app;
 mod assets;
+pub mod connect;
 mod credentials;
 mod door;
 pub mod events;
@@ -20,6 +21,7 @@ mod models_cache;
 mod pages;
 pub mod problem;
 pub mod running;
+pub mod sealing;
 
 use std::sync::Arc;
 

@@ -103,6 +103,39 @@ impl Store {
         })
     }
 
+    /// Takes over a client key that programs have already, of which only the hash is known. One that is there stays
+    /// as it is; says whether it is new. One that was revoked stays revoked, and is refused.
+    pub fn adopt_client(&self, new: NewClient, prefix: &str, hash: [u8; 32]) -> Pending<(ClientRow, bool)> {
+        let prefix = prefix.to_owned();
+        self.write(move |transaction| {
+            let known = transaction
+                .query_row("SELECT * FROM client WHERE hash = ?1", [hash.as_slice()], |row| {
+                    Ok((row.get::<_, Option<i64>>("revoked_at")?, read(row)))
+                })
+                .optional()?;
+            if let Some((revoked_at, row)) = known {
+                return if revoked_at.is_some() {
+                    Err(StoreError::Exists("revoked client key"))
+                } else {
+                    Ok((row?, false))
+                };
+            }
+            let row = ClientRow {
+                id: next_id(transaction, "client")?,
+                name: new.name,
+                origin: Origin::Added,
+                prefix,
+                hash,
+                limits: new.limits,
+                created_at: now(),
+                expires_at: new.expires_at,
+                version: 1,
+            };
+            insert(transaction, &row)?;
+            Ok((row, true))
+        })
+    }
+
     /// Makes the client keys of the file known and returns them in order; others of the file are revoked.
     pub fn provision_clients(&self, clients: Vec<(NewClient, Secret)>) -> Pending<Vec<ClientRow>> {
         self.write(move |transaction| {
@@ -196,6 +229,23 @@ pub fn random_token(prefix: &str) -> Secret {
     let mut rng = rand::rng();
     let random = (0..43).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())]));
     Secret::new(&prefix.chars().chain(random).collect::<String>())
+}
+
+/// Reads the hash of a token from its 64 hexadecimal digits.
+pub fn parse_hash(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut hash = [0; 32];
+    for (index, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).ok()?;
+    }
+    Some(hash)
+}
+
+/// The hash of a token as 64 hexadecimal digits.
+pub fn hash_text(hash: &[u8; 32]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn insert(transaction: &rusqlite::Transaction<'_>, row: &ClientRow) -> Result<(), StoreError> {

@@ -8,28 +8,39 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use backstop_alerts::{Channel, ChannelConfig, HttpClient, Notice, Source};
+use backstop_gateway::config::Environment;
 use backstop_supervisor::SeatAlerts;
-use backstop_triage::{Timestamp, alert::Topic};
+use backstop_triage::{
+    Timestamp,
+    alert::{Episode, Topic},
+};
 use jiff::tz::TimeZone;
+use serde_json::{Value, json};
 
-use super::places;
+use super::{
+    api::{Connect, items, text},
+    places,
+};
 
 /// Shows alerts, tests channels, acknowledges.
+///
+/// `list` and `ack` ask the gateway, which knows its own alerts and those of the seats of `backstop run` beside it;
+/// where none answers, the seats alone.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  backstop alerts list
+  backstop alerts ack provider_down/house
+  backstop alerts test on-call")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
     /// The configuration with the `[[alert]]` tables.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where seats keep their alerts.
-    #[arg(long, global = true, value_name = "FOLDER")]
-    data_dir: Option<PathBuf>,
-    /// Prints JSON.
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    connect: Connect,
 }
 
 #[derive(clap::Subcommand)]
@@ -48,23 +59,26 @@ enum What {
     },
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let alerts = SeatAlerts::below(&places::data_dir(args.data_dir.as_deref())?);
-    match args.what {
-        What::List => list(&alerts, args.json),
-        What::Test { channel } => test(channels(args.config.as_deref())?, channel.as_deref(), args.json),
-        What::Ack { alert } => acknowledge(&alerts, &alert),
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let config = args.config.as_deref();
+    let seats = || Ok::<_, anyhow::Error>(SeatAlerts::below(&args.connect.data_dir(config)?));
+    match &args.what {
+        What::List => list(&seats()?, &args.connect),
+        What::Test { channel } => test(channels(config)?, channel.as_deref(), args.connect.json),
+        What::Ack { alert } => acknowledge(&seats()?, &args.connect, alert),
     }
 }
 
 /// The channels of a configuration; none without one.
 pub(crate) fn channels(config: Option<&Path>) -> Result<Vec<Channel>> {
-    let Some(file) = places::config_file(config)? else { return Ok(Vec::new()) };
+    let Some(file) = places::config_file(config) else { return Ok(Vec::new()) };
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let in_file = || format!("{}", file.display());
     let tables: toml::Table = toml::from_str(&text).with_context(in_file)?;
     let Some(alerts) = tables.get("alert").cloned() else { return Ok(Vec::new()) };
-    let configs: Vec<ChannelConfig> = expanded(alerts).try_into().with_context(in_file)?;
+    let configs: Vec<ChannelConfig> = expanded(alerts, &Environment::of_process())
+        .and_then(|alerts| Ok(alerts.try_into()?))
+        .with_context(in_file)?;
     let local = TimeZone::system();
     configs.iter().map(|config| Channel::new(config, &lookup, &local).with_context(in_file)).collect()
 }
@@ -76,36 +90,26 @@ fn lookup(source: Source<'_>) -> Option<String> {
     }
 }
 
-/// Puts environment variables in the place of `${NAME}`; an unset one stays as it is, and is then reported
-/// by whoever reads the value.
-fn expanded(value: toml::Value) -> toml::Value {
-    match value {
+/// Puts environment variables in the place of `${NAME}` and `${NAME:-text}`.
+fn expanded(value: toml::Value, environment: &Environment) -> Result<toml::Value> {
+    Ok(match value {
         toml::Value::String(text) => {
-            let mut parts = text.split("${");
-            let mut whole = parts.next().unwrap_or_default().to_owned();
-            for part in parts {
-                match part.split_once('}').and_then(|(name, rest)| Some((std::env::var(name).ok()?, rest))) {
-                    Some((value, rest)) => {
-                        whole.push_str(&value);
-                        whole.push_str(rest);
-                    }
-                    None => {
-                        whole.push_str("${");
-                        whole.push_str(part);
-                    }
-                }
-            }
-            toml::Value::String(whole)
+            let expanded = environment.expand(&text);
+            expanded.map_err(|error| anyhow!("{error}; {}", error.fix()))?.into()
         }
-        toml::Value::Array(values) => toml::Value::Array(values.into_iter().map(expanded).collect()),
-        toml::Value::Table(table) => {
-            table.into_iter().map(|(name, value)| (name, expanded(value))).collect::<toml::Table>().into()
+        toml::Value::Array(values) => {
+            values.into_iter().map(|value| expanded(value, environment)).collect::<Result<Vec<_>>>()?.into()
         }
+        toml::Value::Table(table) => table
+            .into_iter()
+            .map(|(name, value)| Ok((name, expanded(value, environment)?)))
+            .collect::<Result<toml::Table>>()?
+            .into(),
         plain @ (toml::Value::Integer(_)
         | toml::Value::Float(_)
         | toml::Value::Boolean(_)
         | toml::Value::Datetime(_)) => plain,
-    }
+    })
 }
 
 fn test(channels: Vec<Channel>, only: Option<&str>, as_json: bool) -> Result<ExitCode> {
@@ -139,41 +143,49 @@ fn test(channels: Vec<Channel>, only: Option<&str>, as_json: bool) -> Result<Exi
     Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn list(alerts: &SeatAlerts, as_json: bool) -> Result<ExitCode> {
-    let open = alerts.on();
-    if as_json {
-        for (topic, episode) in &open {
-            writeln!(
-                io::stdout(),
-                "{}",
-                serde_json::json!({ "alert": topic.to_string(), "episode": episode })
-            )?;
-        }
+fn list(seats: &SeatAlerts, connect: &Connect) -> Result<ExitCode> {
+    let gateway = connect.open().and_then(|api| api.get("/alerts"));
+    let of_seats = || seats.on().iter().map(|(topic, episode)| of_seat(topic, episode)).collect();
+    let open: Vec<Value> =
+        gateway.as_ref().map_or_else(|_| of_seats(), |alerts| items(alerts).cloned().collect());
+    let mut out = io::stdout().lock();
+    if connect.json {
+        open.iter().try_for_each(|alert| writeln!(out, "{alert}"))?;
         return Ok(ExitCode::SUCCESS);
     }
     if open.is_empty() {
-        writeln!(io::stdout(), "nothing is wrong that a seat knows of")?;
+        let whom = if gateway.is_ok() { "the gateway" } else { "a seat" };
+        writeln!(out, "nothing is wrong that {whom} knows of")?;
     }
-    for (topic, episode) in &open {
-        let seen = if episode.acknowledged { ", seen" } else { "" };
-        writeln!(
-            io::stdout(),
-            "{:<9} {topic}  since {:.0}, {} affected{seen}: {}",
-            topic.condition.severity().as_str(),
-            episode.opened,
-            episode.count(),
-            episode.detail
-        )?;
+    for alert in &open {
+        let seen = if alert["acknowledged"] == true { ", seen" } else { "" };
+        let since = text(alert, "since").parse::<Timestamp>().map_or(String::new(), |at| format!("{at:.0}"));
+        let [severity, name, count, detail] =
+            ["severity", "alert", "count", "detail"].map(|field| text(alert, field));
+        writeln!(out, "{severity:<9} {name}  since {since}, {count} affected{seen}: {detail}")?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn acknowledge(alerts: &SeatAlerts, alert: &str) -> Result<ExitCode> {
+/// An alert of a seat in the form in which the gateway tells its own.
+fn of_seat(topic: &Topic, episode: &Episode) -> Value {
+    json!({
+        "alert": topic.to_string(),
+        "severity": topic.condition.severity().as_str(),
+        "since": episode.opened,
+        "count": episode.count(),
+        "detail": episode.detail,
+        "acknowledged": episode.acknowledged,
+    })
+}
+
+fn acknowledge(seats: &SeatAlerts, connect: &Connect, alert: &str) -> Result<ExitCode> {
     let Some(topic) = Topic::parse(alert) else {
         bail!("{alert:?} is no alert; `backstop alerts list` shows them");
     };
-    if !alerts.acknowledge(&topic)? {
-        bail!("{alert} is not on; `backstop alerts list` shows what is");
+    if !seats.acknowledge(&topic)? {
+        let told = connect.open().and_then(|api| api.post("/alerts/ack", &json!({ "alert": alert })));
+        told.with_context(|| format!("{alert} is not on; `backstop alerts list` shows what is"))?;
     }
     writeln!(io::stdout(), "{alert}: no more reminders until it is over")?;
     Ok(ExitCode::SUCCESS)

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Read as _, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -17,9 +17,9 @@ use super::places;
 /// Which gateway to speak to.
 #[derive(clap::Args)]
 pub(crate) struct Connect {
-    /// The address of the gateway.
-    #[arg(long, global = true, env = "BACKSTOP_URL", default_value = "http://127.0.0.1:3030")]
-    url: String,
+    /// The address of the gateway; default: where the configuration lets it listen, http://127.0.0.1:3030 at first.
+    #[arg(long, global = true, env = "BACKSTOP_URL")]
+    url: Option<String>,
     /// The data folder, where the admin token lies; BACKSTOP_ADMIN_TOKEN is used first.
     #[arg(long, global = true, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
@@ -38,12 +38,37 @@ pub(crate) struct Api {
 }
 
 impl Connect {
+    /// The address of the gateway, without a slash at its end.
+    pub(crate) fn url(&self) -> String {
+        let url = self.url.clone().unwrap_or_else(places::url);
+        url.trim_end_matches('/').to_owned()
+    }
+
+    /// The data folder of the gateway.
+    pub(crate) fn data_dir(&self, config: Option<&Path>) -> Result<PathBuf> {
+        places::data_dir(self.data_dir.as_deref(), config)
+    }
+
+    /// Asks whether the gateway is ready; needs no token.
+    pub(crate) fn ready(&self) -> Result<Value> {
+        let url = self.url();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let http = HttpClient::new(Duration::from_secs(5));
+        let reply =
+            runtime.block_on(http.send(Method::GET, &format!("{url}/readyz"), &[], Vec::new().into()));
+        let reply = reply.with_context(|| format!("no gateway answers at {url}"))?;
+        if reply.status != 200 {
+            bail!("the gateway at {url} is not ready: it answers {}", reply.status);
+        }
+        Ok(serde_json::from_slice(&reply.body).unwrap_or(Value::Null))
+    }
+
     /// Finds the token; nothing is sent yet.
     pub(crate) fn open(&self) -> Result<Api> {
         let token = match std::env::var("BACKSTOP_ADMIN_TOKEN") {
             Ok(token) if !token.trim().is_empty() => token.trim().to_owned(),
             Ok(_) | Err(_) => {
-                let file = backstop_dashboard::token_file(&places::data_dir(self.data_dir.as_deref())?);
+                let file = backstop_dashboard::token_file(&self.data_dir(None)?);
                 let text = fs::read_to_string(&file).with_context(|| {
                     format!(
                         "cannot read the admin token in {}; name the gateway's data folder with --data-dir, or set \
@@ -55,7 +80,7 @@ impl Connect {
             }
         };
         Ok(Api {
-            url: self.url.trim_end_matches('/').to_owned(),
+            url: self.url(),
             token,
             http: HttpClient::new(Duration::from_secs(120)),
             runtime: Builder::new_current_thread().enable_all().build()?,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     api::{Api, Connect, items, table, text},
+    fallbacks,
     keys::report_line,
 };
 
@@ -106,16 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             api.show(&report, report_line)?;
             return Ok(if report["valid"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        What::Fallbacks { id, legs } => {
-            let leg = |leg: &String| match leg.split_once('/') {
-                Some((provider, model)) => json!({ "provider": provider, "model": model }),
-                None => json!({ "provider": leg }),
-            };
-            let body = json!({ "legs": legs.iter().map(leg).collect::<Vec<_>>() });
-            api.show(&api.put(&format!("/providers/{id}/fallbacks"), &body)?, |chain| {
-                chain["legs"].to_string()
-            })?;
-        }
+        What::Fallbacks { id, legs } => fallbacks::set(&api, id, legs)?,
         What::Presets { search } => presets(&api, search.as_deref())?,
     }
     Ok(ExitCode::SUCCESS)

@@ -86,12 +86,12 @@ enum Restart {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let data_dir = places::data_dir(args.data_dir.as_deref())?;
+    let data_dir = places::data_dir(args.data_dir.as_deref(), args.config.as_deref())?;
     let seats = Seats::open(&data_dir)?;
     if args.list {
         return list(&seats, args.json);
     }
-    let config = places::config_file(args.config.as_deref())?;
+    let config = places::config_file(args.config.as_deref());
     let rules = config.as_deref().and_then(own_rules::beside);
     let (catalog, _) = own_rules::load(rules.as_deref())?;
     let job = args.job(&catalog)?;

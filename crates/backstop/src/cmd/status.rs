@@ -9,12 +9,22 @@ use super::api::{Connect, items, text};
 
 /// Says what is wrong now; exits with 1 if no provider can be asked.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  backstop status
+  backstop status --check    # needs no token: is the gateway ready? For health checks of containers")]
 pub(crate) struct Args {
+    /// Only asks whether the gateway is ready, without a token, and says nothing if it is.
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
     connect: Connect,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.check {
+        args.connect.ready()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let api = args.connect.open()?;
     let status = api.get("/status")?;
     api.show(&status, plain)?;

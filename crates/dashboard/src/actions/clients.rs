@@ -131,7 +131,7 @@ async fn refuse_file(app: &App, id: u64) -> Answer<ClientRow> {
     Ok(row)
 }
 
-fn view(row: ClientRow, secret: Option<Secret>) -> ClientView {
+pub(crate) fn view(row: ClientRow, secret: Option<Secret>) -> ClientView {
     ClientView {
         id: row.id,
         name: row.name,
@@ -145,7 +145,7 @@ fn view(row: ClientRow, secret: Option<Secret>) -> ClientView {
     }
 }
 
-fn stored(limits: Limits) -> ClientLimits {
+pub(crate) fn stored(limits: Limits) -> ClientLimits {
     let Limits {
         providers,
         models,

@@ -1,5 +1,6 @@
 //! What people and scripts can do: one function each, used by pages and API alike.
 
+pub mod adoption;
 pub mod agents;
 pub mod alerts;
 pub mod circuits;
@@ -15,6 +16,7 @@ pub mod outcome;
 pub mod paste;
 pub mod providers;
 pub mod rules;
+pub mod secrets;
 pub mod settings;
 pub mod stats;
 pub mod status;

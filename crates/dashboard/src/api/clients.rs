@@ -8,6 +8,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::body::{Body, Path, tag, version};
 use crate::{
     actions::{
+        adoption::{self, Adoption},
         clients::{self, ClientSpec, ClientView},
         notices,
     },
@@ -19,6 +20,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, add))
         .routes(routes!(change, revoke))
+        .routes(routes!(adopt))
         .routes(routes!(list_notices, remove_notices))
         .routes(routes!(remove_notice))
         .routes(routes!(read_notices))
@@ -60,6 +62,18 @@ async fn change(
 async fn revoke(State(app): State<App>, actor: Actor, Path(id): Path<u64>) -> Answer<StatusCode> {
     clients::revoke(&app, &actor, id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Takes over a client key that exists somewhere else, by its hash. One that is known stays as it is.
+#[utoipa::path(post, path = "/api/clients/adopt", tag = "clients", request_body = Adoption, responses((status = 201, body = ClientView), (status = 200, body = ClientView)))]
+async fn adopt(
+    State(app): State<App>,
+    actor: Actor,
+    Body(adoption): Body<Adoption>,
+) -> Answer<impl IntoResponse> {
+    let (view, is_new) = adoption::adopt(&app, &actor, adoption).await?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, tag(view.version), Json(view)))
 }
 
 /// The last hundred notifications, newest first.

@@ -1,16 +1,22 @@
-//! Settings and the audit log.
+//! Settings, the audit log, and reading the configuration again.
+
+use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use backstop_store::{Page, audit::AuditRow};
+use backstop_store::{Page, Secret, audit::AuditRow};
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::body::{Asked, Body};
 use crate::{
-    actions::settings::{self, SettingView},
+    actions::{
+        secrets::{self, SealedSecrets},
+        settings::{self, SettingView},
+    },
     app::{Actor, App},
-    problem::Answer,
+    problem::{Answer, Problem},
 };
 
 /// Which page to show.
@@ -26,8 +32,21 @@ struct PageQuery {
     limit: Option<usize>,
 }
 
+/// What seals the secrets.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Passphrase {
+    /// At least twelve characters. It is kept nowhere.
+    #[schema(write_only, min_length = 12)]
+    passphrase: String,
+}
+
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list, change)).routes(routes!(audit))
+    OpenApiRouter::new()
+        .routes(routes!(list, change))
+        .routes(routes!(audit))
+        .routes(routes!(reload))
+        .routes(routes!(export_secrets))
 }
 
 /// Every setting with its value and default.
@@ -50,4 +69,25 @@ async fn change(
 #[utoipa::path(get, path = "/api/audit", tag = "settings", params(PageQuery), responses((status = 200, body = Object)))]
 async fn audit(State(app): State<App>, Asked(query): Asked<PageQuery>) -> Answer<Json<Page<AuditRow>>> {
     app.read(move |store| store.audit_log(query.cursor.as_deref(), query.limit.unwrap_or(50))).await.map(Json)
+}
+
+/// Reads the configuration again. A wrong one is refused, and the old one stays in force.
+#[utoipa::path(post, path = "/api/reload", tag = "settings", responses((status = 204, description = "The configuration was read again.")))]
+async fn reload(State(app): State<App>, actor: Actor) -> Answer<StatusCode> {
+    let refused = |error: String| {
+        Problem::conflict("refused", format!("the old configuration stays in force: {error}"))
+    };
+    Arc::clone(&app.live).reload().await.map_err(refused)?;
+    app.note(&actor, "settings.reload", "configuration", "").await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Every secret that was added at run time, sealed by a passphrase, for another gateway.
+#[utoipa::path(post, path = "/api/secrets/export", tag = "settings", request_body = Passphrase, responses((status = 200, body = SealedSecrets)))]
+async fn export_secrets(
+    State(app): State<App>,
+    actor: Actor,
+    Body(body): Body<Passphrase>,
+) -> Answer<Json<SealedSecrets>> {
+    secrets::export(&app, &actor, Secret::new(&body.passphrase)).await.map(Json)
 }

@@ -4,6 +4,7 @@ mod agents;
 mod connection;
 mod door;
 mod keys;
+mod moving;
 mod outcome;
 mod pages;
 mod rest;

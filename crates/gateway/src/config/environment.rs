@@ -25,16 +25,36 @@ impl Environment {
 
     /// Where the configuration lies if nobody says: `$XDG_CONFIG_HOME/backstop/backstop.toml`.
     pub fn config_file(&self) -> Option<PathBuf> {
-        let folder =
-            self.var("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| Some(self.home()?.join(".config")))?;
-        Some(folder.join("backstop/backstop.toml"))
+        Some(self.folder("XDG_CONFIG_HOME", ".config")?.join("backstop/backstop.toml"))
     }
 
     /// Where state lies if nobody says: `$XDG_DATA_HOME/backstop`, else `~/.local/share/backstop`.
     pub fn data_dir(&self) -> PathBuf {
-        let shared =
-            self.var("XDG_DATA_HOME").map(PathBuf::from).or_else(|| Some(self.home()?.join(".local/share")));
-        shared.unwrap_or_default().join("backstop")
+        self.folder("XDG_DATA_HOME", ".local/share").unwrap_or_default().join("backstop")
+    }
+
+    /// A folder of the XDG convention: what the variable names, if that is absolute, else one below the home.
+    pub fn folder(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
+        let named = self.var(variable).map(PathBuf::from).filter(|folder| folder.is_absolute());
+        named.or_else(|| Some(self.home()?.join(below_home)))
+    }
+
+    /// Replaces `${VAR}` and `${VAR:-text}`.
+    pub fn expand(&self, text: &str) -> Result<String, ExpandError> {
+        let mut expanded = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(start) = rest.find("${") {
+            expanded.push_str(&rest[..start]);
+            let length = rest[start..].find('}').ok_or(ExpandError::Unclosed)?;
+            let inside = &rest[start + 2..start + length];
+            let (name, default) =
+                inside.split_once(":-").map_or((inside, None), |(name, text)| (name, Some(text)));
+            let value = self.var(name).or(default).ok_or_else(|| ExpandError::Unset(name.to_owned()))?;
+            expanded.push_str(value);
+            rest = &rest[start + length + 1..];
+        }
+        expanded.push_str(rest);
+        Ok(expanded)
     }
 
     /// A path with a leading `~` replaced; relative ones start at `folder`.
@@ -55,7 +75,8 @@ impl Environment {
         names.flat_map(|name| labelled(&name, self.var(&name).unwrap_or_default())).collect()
     }
 
-    fn home(&self) -> Option<PathBuf> {
+    /// The home folder of the user.
+    pub fn home(&self) -> Option<PathBuf> {
         self.var("HOME").or_else(|| self.var("USERPROFILE")).map(PathBuf::from)
     }
 }
@@ -63,6 +84,27 @@ impl Environment {
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
         Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+/// Why a text with variables in it comes to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ExpandError {
+    /// `${` stands without its `}`.
+    #[error("`${{` without its `}}`")]
+    Unclosed,
+    /// A variable has no value, and the text no default for it.
+    #[error("the environment variable {0} is not set")]
+    Unset(String),
+}
+
+impl ExpandError {
+    /// What to do about it.
+    pub fn fix(&self) -> String {
+        match self {
+            Self::Unclosed => "close it, or write `$` alone".to_owned(),
+            Self::Unset(name) => format!("export {name}, or give a default: ${{{name}:-…}}"),
+        }
     }
 }
 
@@ -81,6 +123,24 @@ fn labelled(name: &str, list: &str) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_are_replaced_or_told() {
+        let environment: Environment = [("HOST", "a.test"), ("EMPTY", "")].into_iter().collect();
+        let expanded = |text: &str| environment.expand(text).map_err(|error| error.to_string());
+        assert_eq!(expanded("https://${HOST}/$x").unwrap(), "https://a.test/$x");
+        assert_eq!(expanded("${EMPTY:-usual}/${GONE:-}").unwrap(), "usual/");
+        assert_eq!(expanded("${GONE}").unwrap_err(), "the environment variable GONE is not set");
+        assert_eq!(expanded("${HOST").unwrap_err(), "`${` without its `}`");
+    }
+
+    #[test]
+    fn folders_follow_the_convention_and_relative_ones_are_no_folders() {
+        let home = [("HOME", "/home/me"), ("XDG_CONFIG_HOME", "relative"), ("XDG_DATA_HOME", "/data")];
+        let environment: Environment = home.into_iter().collect();
+        assert_eq!(environment.config_file().unwrap(), Path::new("/home/me/.config/backstop/backstop.toml"));
+        assert_eq!(environment.data_dir(), Path::new("/data/backstop"));
+    }
 
     #[test]
     fn one_variable_may_hold_several_keys() {

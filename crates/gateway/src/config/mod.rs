@@ -31,11 +31,11 @@ pub(crate) use self::section::nearest;
 pub use self::{
     alert::Alert,
     base_url::BaseUrl,
-    environment::Environment,
+    environment::{Environment, ExpandError},
     key::Key,
     problem::{ConfigError, Problem},
     provider::{AuthMode, Fallback, Provider, Proxy},
-    routes::{Alias, Client, Combo, Member},
+    routes::{Alias, Client, Combo, Member, SHORTEST_CLIENT_KEY},
     server::Server,
 };
 use self::{section::Section, source::Source};

@@ -245,4 +245,4 @@ fn check_fallbacks(root: &Section<'_, '_>, providers: &[Provider], named: &Named
 type Named<'a> = dyn Fn(&str, &str, &Range<usize>, &[String]) + 'a;
 
 /// The shortest client key that cannot be guessed.
-const SHORTEST_CLIENT_KEY: usize = 16;
+pub const SHORTEST_CLIENT_KEY: usize = 16;

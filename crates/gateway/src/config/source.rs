@@ -71,29 +71,6 @@ impl<'t> Source<'t> {
 
     /// Replaces `${VAR}` and `${VAR:-default}`; `None` if that is not possible, which is reported.
     pub(super) fn expand(&self, text: &str, at: &Range<usize>) -> Option<String> {
-        let mut expanded = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(start) = rest.find("${") {
-            expanded.push_str(&rest[..start]);
-            let Some(length) = rest[start..].find('}') else {
-                self.report(at, "`${` without its `}`", "close it, or write `$` alone");
-                return None;
-            };
-            let inside = &rest[start + 2..start + length];
-            let (name, default) =
-                inside.split_once(":-").map_or((inside, None), |(name, text)| (name, Some(text)));
-            let Some(value) = self.environment.var(name).or(default) else {
-                self.report(
-                    at,
-                    format!("the environment variable {name} is not set"),
-                    format!("export {name}, or give a default: ${{{name}:-…}}"),
-                );
-                return None;
-            };
-            expanded.push_str(value);
-            rest = &rest[start + length + 1..];
-        }
-        expanded.push_str(rest);
-        Some(expanded)
+        self.environment.expand(text).map_err(|error| self.report(at, error.to_string(), error.fix())).ok()
     }
 }
