@@ -14,6 +14,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    future::Future,
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{
@@ -35,7 +36,6 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Windows {
     file: Option<PathBuf>,
-    http: HttpClient,
     memory: Mutex<BTreeMap<Place, Cached>>,
     /// Whether memory holds what the file does not.
     unsaved: AtomicBool,
@@ -67,15 +67,43 @@ pub struct Window {
     pub source: Step,
 }
 
+/// Puts questions to servers, within the time limit of their step.
+pub trait Asker {
+    /// Puts one question.
+    fn put(&self, query: &Query) -> impl Future<Output = Result<HttpReply, HttpError>> + Send;
+}
+
+/// Asks straight away, with the provider's credential where a question wants it.
+#[derive(Clone, Debug)]
+pub struct Direct<'a> {
+    /// The client.
+    pub http: HttpClient,
+    /// What carries the credential.
+    pub headers: &'a [(&'a str, String)],
+}
+
+impl Asker for Direct<'_> {
+    async fn put(&self, query: &Query) -> Result<HttpReply, HttpError> {
+        let http = self.http.within(query.step.time_limit().unwrap_or_default());
+        let headers = if query.authorised { self.headers } else { &[] };
+        match query.method {
+            Method::Get => http.get(&query.url, headers).await,
+            Method::Post => {
+                let body = query.body.as_ref().map(ToString::to_string).unwrap_or_default();
+                http.post_json(&query.url, headers, body).await
+            }
+        }
+    }
+}
+
 impl Windows {
     /// Opens the cache; a missing or damaged file is an empty one. Without a file nothing survives.
-    pub fn open(file: Option<&Path>, http: HttpClient) -> Self {
+    pub fn open(file: Option<&Path>) -> Self {
         let lines = file.and_then(|file| fs::read(file).ok()).unwrap_or_default();
         let lines: Vec<Line> = serde_json::from_slice(&lines).unwrap_or_default();
         let memory = lines.into_iter().map(|line| (line.place, line.cached)).collect();
         Self {
             file: file.map(Path::to_owned),
-            http,
             memory: Mutex::new(memory),
             unsaved: AtomicBool::new(false),
             settled: Mutex::default(),
@@ -116,15 +144,15 @@ impl Windows {
         subject.fixed.is_none() && !fresh
     }
 
-    /// Asks the servers, step by step until one knows, and remembers the answer. `headers` carry the
-    /// provider's credential. Whoever asks the same meanwhile waits for this answer.
-    pub async fn ask(&self, subject: &Subject<'_>, headers: &[(&str, String)], now: Timestamp) -> Resolution {
+    /// Asks the servers, step by step until one knows, and remembers the answer. Whoever asks the same
+    /// meanwhile waits for this answer.
+    pub async fn ask(&self, subject: &Subject<'_>, asker: &impl Asker, now: Timestamp) -> Resolution {
         let place = Place::of(subject);
         let turn = Arc::clone(self.asking.lock().entry(place.clone()).or_default());
         let resolution = {
             let _turn = turn.lock().await;
             if self.worth_asking(subject, now) {
-                let answers = self.answers(subject, headers).await;
+                let answers = Self::answers(subject, asker).await;
                 let resolution = self.resolve(subject, &answers, now);
                 self.remember(&place, &resolution, subject, now);
                 resolution
@@ -182,7 +210,7 @@ impl Windows {
         }
     }
 
-    async fn answers(&self, subject: &Subject<'_>, headers: &[(&str, String)]) -> Vec<Answer> {
+    async fn answers(subject: &Subject<'_>, asker: &impl Asker) -> Vec<Answer> {
         let mut answers = Vec::new();
         let mut silent_host = None;
         for query in context::queries(subject.endpoint, subject.model) {
@@ -190,7 +218,7 @@ impl Windows {
             if silent_host.as_deref().is_some_and(|host| query.url.contains(&format!("://{host}/"))) {
                 continue;
             }
-            let result = self.answer(&query, headers).await;
+            let result = asker.put(&query).await;
             if let Err(HttpError::Unreachable { host, .. } | HttpError::TimedOut { host, .. }) = &result {
                 silent_host = Some(host.clone());
             }
@@ -208,19 +236,6 @@ impl Windows {
             }
         }
         answers
-    }
-
-    async fn answer(&self, query: &Query, headers: &[(&str, String)]) -> Result<HttpReply, HttpError> {
-        let limit = query.step.time_limit().unwrap_or_default();
-        let http = self.http.within(limit);
-        let headers = if query.authorised { headers } else { &[] };
-        match query.method {
-            Method::Get => http.get(&query.url, headers).await,
-            Method::Post => {
-                let body = query.body.as_ref().map(ToString::to_string).unwrap_or_default();
-                http.post_json(&query.url, headers, body).await
-            }
-        }
     }
 
     fn remember(&self, place: &Place, resolution: &Resolution, subject: &Subject<'_>, now: Timestamp) {

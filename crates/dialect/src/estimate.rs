@@ -2,9 +2,9 @@
 //!
 //! Four bytes of Latin text make about one token, and so does one ideograph, kana or hangul syllable, whether
 //! it stands as three bytes of UTF-8 or as a `\u` escape. Long base64 (images, audio, documents) is no text:
-//! each piece counts as one picture.
+//! each piece counts as one picture, and so does a picture that is only linked.
 
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memmem};
 
 /// Estimates the tokens of a request body.
 pub fn estimate_tokens(body: &[u8]) -> u64 {
@@ -22,6 +22,7 @@ pub fn estimate_tokens(body: &[u8]) -> u64 {
         at = end;
     }
     tokens.text(&body[at..]);
+    tokens.media = tokens.media.max(LINKS.iter().map(|link| fields(body, link)).sum());
     tokens.total()
 }
 
@@ -56,6 +57,15 @@ fn is_wide_escape(digits: &[u8]) -> bool {
     }
 }
 
+/// How often a quoted name stands as a field.
+fn fields(body: &[u8], name: &[u8]) -> u64 {
+    let is_field = |at: &usize| {
+        let mut rest = body[at + name.len()..].iter();
+        rest.find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
+    };
+    memmem::find_iter(body, name).filter(is_field).count() as u64
+}
+
 fn string_end(body: &[u8], start: usize) -> usize {
     let mut at = start;
     while let Some(found) = memchr::memchr2(b'"', b'\\', body.get(at..).unwrap_or_default()) {
@@ -80,8 +90,11 @@ fn is_media(text: &[u8]) -> bool {
     data.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_'))
 }
 
-/// A string shorter than this is read as text, whatever it looks like.
-const MEDIA_FROM: usize = 512;
+/// What a picture of a megapixel costs with the large providers; no attachment is guessed to cost less.
+const TOKENS_PER_MEDIA: u64 = 1_500;
 
-/// What a picture of common size costs with the large providers.
-const TOKENS_PER_MEDIA: u64 = 1_000;
+/// Base64 shorter than this costs less as text: signatures and sealed thoughts are no pictures.
+const MEDIA_FROM: usize = 4 * TOKENS_PER_MEDIA as usize;
+
+/// The fields that link or hold a picture.
+const LINKS: [&[u8]; 2] = [b"\"image_url\"", b"\"fileData\""];

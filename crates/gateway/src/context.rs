@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-use backstop_context::{Subject, Window};
+use backstop_context::{Asker, Direct, Subject, Window};
 use backstop_dialect::{Dialect, ModelEntry, Operation, estimate_tokens, split_model};
-use backstop_http::HttpClient;
+use backstop_http::{HttpClient, HttpError, HttpReply};
 use backstop_triage::{
-    Class, Evidence, ModelId, ProviderId, Timestamp, Verdict,
+    Class, Evidence, Fault, KeyId, ModelId, ProviderId, Timestamp, Verdict,
     cascade::Leg,
-    context::{Endpoint, Step, is_local, stated_limit},
+    context::{Endpoint, Method, Query, Step, is_local, stated_limit},
     pool::KeyState,
     preset::Format,
 };
@@ -26,10 +26,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
+    ask::{Ask, Silence, Whom, with_query},
     asked::Asked,
-    config::{AuthMode, Combo},
+    config::{AuthMode, Combo, Provider},
     drive::{Journey, Route},
-    plan::{Credential, Outlet, Plan},
+    gateway::Control,
+    plan::{Outlet, Plan},
     shared::Shared,
 };
 
@@ -50,7 +52,7 @@ impl ContextWindows {
     /// Takes up what earlier runs found out.
     pub(crate) fn open(data_dir: &Path) -> Self {
         let file = data_dir.join("windows.json");
-        let known = backstop_context::Windows::open(Some(&file), HttpClient::new(ASK_WITHIN));
+        let known = backstop_context::Windows::open(Some(&file));
         Self { known, wanted: Mutex::default(), wake: Notify::new() }
     }
 
@@ -80,11 +82,10 @@ impl ContextWindows {
     /// Notes that somebody would like to know a window better.
     fn want(&self, outlet: &Outlet, model: &ModelId, now: Timestamp) {
         let config = &outlet.config;
-        // What asks does not go through a proxy, trusts the system's certificates, and has no client's credential.
-        let reachable =
-            config.proxy.is_none() && config.ca_file.is_none() && config.auth != AuthMode::PassThrough;
+        // Who asks in the background has no client's credential.
+        let has_credential = config.auth != AuthMode::PassThrough;
         let base_url = config.base_url.to_string();
-        if !reachable || !self.known.worth_asking(&subject(outlet, model, &base_url), now) {
+        if !has_credential || !self.known.worth_asking(&subject(outlet, model, &base_url), now) {
             return;
         }
         let pause = if is_local(&base_url) { ASK_LOCALLY_AGAIN } else { ASK_AGAIN };
@@ -125,21 +126,60 @@ async fn ask(shared: &Arc<Shared>, provider: &ProviderId, model: &ModelId) {
     let now = shared.clock.now();
     let keys = shared.pool.lock().snapshot(provider, now);
     let usable = keys.iter().find(|key| matches!(key.state, KeyState::Active | KeyState::Unstable));
-    let Some(key) = usable.and_then(|key| outlet.keys.get(&key.id)) else { return };
-    let credential = match &key.credential {
-        Credential::Header(name, value) => Some((name, value)),
-        // A credential in the query would have to be put into every URL that is asked.
-        Credential::Query(_) => return,
-        Credential::Nothing => None,
-    };
-    let own = outlet.config.headers.iter().map(|(name, value)| (name, value));
-    let headers: Vec<(&str, String)> = own
-        .chain(credential)
-        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?.to_owned())))
-        .collect();
+    let Some(key) = usable.map(|key| key.id) else { return };
     let base_url = outlet.config.base_url.to_string();
-    let found = shared.windows.known.ask(&subject(outlet, model, &base_url), &headers, now).await;
+    let control = Control::of(shared);
+    let http = HttpClient::new(ASK_WITHIN);
+    let asker = OwnWay { control, provider: &outlet.config, key, http };
+    let found = shared.windows.known.ask(&subject(outlet, model, &base_url), &asker, now).await;
     tracing::debug!(%provider, %model, context = found.context, source = found.source.as_str(), "window");
+}
+
+/// Asks a provider the way that requests go: through its proxy, with its certificates, headers and key.
+struct OwnWay<'a> {
+    control: Control,
+    provider: &'a Provider,
+    key: KeyId,
+    /// For what has no credential and goes to strangers.
+    http: HttpClient,
+}
+
+impl Asker for OwnWay<'_> {
+    async fn put(&self, query: &Query) -> Result<HttpReply, HttpError> {
+        if !query.authorised {
+            return Direct { http: self.http.clone(), headers: &[] }.put(query).await;
+        }
+        let within = query.step.time_limit().unwrap_or(ASK_WITHIN);
+        let ask = Ask {
+            whom: Whom::Key(self.provider.id.clone(), self.key),
+            method: match query.method {
+                Method::Get => http::Method::GET,
+                Method::Post => http::Method::POST,
+            },
+            url: with_query(query.url.clone(), self.provider),
+            body: query.body.as_ref().map(|body| body.to_string().into()),
+            within,
+        };
+        let told = self.control.ask(ask).await.map_err(|silence| self.error(silence, within))?;
+        Ok(HttpReply { status: told.status.as_u16(), headers: told.headers, body: told.body })
+    }
+}
+
+impl OwnWay<'_> {
+    fn error(&self, silence: Silence, within: Duration) -> HttpError {
+        let host = self.provider.base_url.authority();
+        match silence.fault {
+            Fault::ConnectTimeout | Fault::ReadTimeout | Fault::IdleTimeout => {
+                HttpError::TimedOut { host, limit_s: within.as_secs() }
+            }
+            Fault::ConnectRefused
+            | Fault::Dns
+            | Fault::Tls
+            | Fault::ConnectionReset
+            | Fault::BrokenPipe
+            | Fault::IncompleteBody => HttpError::Unreachable { host, cause: silence.detail },
+        }
+    }
 }
 
 fn subject<'a>(outlet: &'a Outlet, model: &'a ModelId, base_url: &'a str) -> Subject<'a> {

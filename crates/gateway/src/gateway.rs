@@ -189,6 +189,10 @@ impl Drop for Running {
 pub struct Control(Arc<Shared>);
 
 impl Control {
+    pub(crate) fn of(shared: &Arc<Shared>) -> Self {
+        Self(Arc::clone(shared))
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0
     }

@@ -21,6 +21,7 @@ use crate::{
     config::{Alias, AuthMode, Combo, Config, Provider, Server, nearest},
     hosts::Hosts,
     meters::ProviderMeters,
+    stock::Stock,
     upstream::{TlsError, Upstream},
     windows::Windows,
 };
@@ -49,6 +50,8 @@ pub(crate) struct Outlet {
     pub(crate) config: Provider,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) keys: HashMap<KeyId, OutletKey>,
+    /// Keys that cannot be decrypted, by label, with why.
+    pub(crate) locked: BTreeMap<String, String>,
     pub(crate) id_header: HeaderValue,
     pub(crate) meters: Arc<ProviderMeters>,
     specs: Vec<KeySpec>,
@@ -93,15 +96,15 @@ impl Plan {
     /// Resolves a configuration. What has not changed since `before` keeps its connections and counts.
     pub(crate) fn new(
         config: &Config,
-        mut keys: HashMap<ProviderId, Vec<StoredKey>>,
+        mut stocks: HashMap<ProviderId, Stock>,
         clients: Clients,
         before: &Self,
     ) -> Result<Self, PlanError> {
         let mut plan = Self::of_server(&config.server, clients);
         for provider in &config.providers {
-            let keys = keys.remove(&provider.id).unwrap_or_default();
+            let stock = stocks.remove(&provider.id).unwrap_or_default();
             let earlier = before.outlets.get(&provider.id);
-            let outlet = Outlet::new(provider.clone(), keys, earlier)
+            let outlet = Outlet::new(provider.clone(), stock, earlier)
                 .map_err(|source| PlanError { provider: provider.id.clone(), source })?;
             for model in &provider.models {
                 let entry = plan.listed.entry(model.clone()).or_insert_with(|| Some(provider.id.clone()));
@@ -205,14 +208,14 @@ pub(crate) fn combo_models(combo: &Combo, prefixed: bool) -> Vec<ModelEntry> {
 }
 
 impl Outlet {
-    fn new(config: Provider, keys: Vec<StoredKey>, earlier: Option<&Arc<Self>>) -> Result<Self, TlsError> {
+    fn new(config: Provider, stock: Stock, earlier: Option<&Arc<Self>>) -> Result<Self, TlsError> {
         let upstream = match earlier.filter(|earlier| reaches_the_same(&earlier.config, &config)) {
             Some(earlier) => Arc::clone(&earlier.upstream),
             None => Arc::new(Upstream::new(&config)?),
         };
         let meters = earlier.map(|earlier| Arc::clone(&earlier.meters)).unwrap_or_default();
         let keys = match config.auth {
-            AuthMode::Managed => keys,
+            AuthMode::Managed => stock.keys,
             AuthMode::None | AuthMode::PassThrough => vec![stand_in(&config)],
         };
         let specs = keys
@@ -221,7 +224,7 @@ impl Outlet {
             .collect();
         let ready = keys.iter().map(|key| (key.id, OutletKey::new(key, &config))).collect();
         let id_header = HeaderValue::from_str(config.id.as_str()).unwrap_or(HeaderValue::from_static("?"));
-        Ok(Self { config, upstream, keys: ready, id_header, meters, specs })
+        Ok(Self { config, upstream, keys: ready, locked: stock.locked, id_header, meters, specs })
     }
 
     /// The provider as the pool knows it.

@@ -1,11 +1,11 @@
 //! Brings configuration and store together: keys and clients of the file get their ids, those added at run time join.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use backstop_store::{
     Secret, Store, StoreError,
     clients::{ClientLimits, ClientRow, NewClient},
-    keys::{NewKey, Origin},
+    keys::{KeyRow, NewKey, Origin},
 };
 use backstop_triage::{KeyId, ProviderId, Timestamp};
 
@@ -16,19 +16,47 @@ use crate::{
 };
 
 /// The keys of all providers, those of the configuration first.
-pub(crate) fn keys(config: &Config, store: &Store) -> HashMap<ProviderId, Vec<StoredKey>> {
+pub(crate) fn keys(config: &Config, store: &Store) -> HashMap<ProviderId, Stock> {
     config.providers.iter().map(|provider| (provider.id.clone(), keys_of(provider, store))).collect()
 }
 
-fn keys_of(provider: &Provider, store: &Store) -> Vec<StoredKey> {
-    let mut keys = provisioned(provider, store);
-    match added(provider, store) {
-        Ok(added) => keys.extend(added),
-        Err(error) => {
-            tracing::error!(provider = %provider.id, %error, "the keys added at run time cannot be read")
-        }
+/// The keys of a provider.
+#[derive(Debug, Default)]
+pub(crate) struct Stock {
+    /// Those that can be used.
+    pub(crate) keys: Vec<StoredKey>,
+    /// Those that cannot be decrypted, by label, with why.
+    pub(crate) locked: BTreeMap<String, String>,
+}
+
+fn keys_of(provider: &Provider, store: &Store) -> Stock {
+    let mut stock = Stock { keys: provisioned(provider, store), locked: BTreeMap::new() };
+    if let Err(error) = stock.add(provider, store) {
+        tracing::error!(provider = %provider.id, %error, "the keys added at run time cannot be read");
     }
-    keys
+    stock
+}
+
+impl Stock {
+    /// Takes up the keys that were added at run time.
+    fn add(&mut self, provider: &Provider, store: &Store) -> Result<(), StoreError> {
+        let mut secrets = store.key_secrets(&provider.id)?;
+        let rows = store.keys(&provider.id)?.into_iter().filter(|row| row.origin == Origin::Added);
+        for row in rows {
+            match secrets.remove(&row.id) {
+                Some(Ok(secret)) => {
+                    let KeyRow { id, label, account, .. } = row;
+                    self.keys.push(StoredKey { id, label, account, secret });
+                }
+                Some(Err(error)) => {
+                    tracing::error!(provider = %provider.id, key = row.label, %error, "this key cannot be used");
+                    self.locked.insert(row.label, error.to_string());
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 fn provisioned(provider: &Provider, store: &Store) -> Vec<StoredKey> {
@@ -49,19 +77,6 @@ fn provisioned(provider: &Provider, store: &Store) -> Vec<StoredKey> {
         secret: key.secret.clone(),
     };
     ids.into_iter().zip(&provider.keys).map(stored).collect()
-}
-
-fn added(provider: &Provider, store: &Store) -> Result<Vec<StoredKey>, StoreError> {
-    let mut secrets = store.key_secrets(&provider.id)?;
-    let rows = store.keys(&provider.id)?.into_iter().filter(|row| row.origin == Origin::Added);
-    let stored = |row: backstop_store::keys::KeyRow| match secrets.remove(&row.id)? {
-        Ok(secret) => Some(StoredKey { id: row.id, label: row.label, account: row.account, secret }),
-        Err(error) => {
-            tracing::error!(provider = %provider.id, key = row.label, %error, "this key cannot be used");
-            None
-        }
-    };
-    Ok(rows.filter_map(stored).collect())
 }
 
 /// An id for as long as the store cannot give one; the same for the same key.

@@ -37,6 +37,7 @@ use tokio::{task::AbortHandle, time::Instant};
 pub use self::tls::TlsError;
 pub(crate) use self::{
     answer::{Answer, Cut},
+    dial::Trust,
     outgoing::{Outgoing, Upload},
 };
 use self::{dial::Dialer, outgoing::UploadError, wire::Traffic};
@@ -118,6 +119,11 @@ impl Upstream {
     /// The value of the `Host` header.
     pub(crate) fn authority(&self) -> &HeaderValue {
         &self.dialer.authority
+    }
+
+    /// What is known of its certificate.
+    pub(crate) fn trust(&self) -> Trust {
+        self.dialer.trust()
     }
 
     /// (calls on a used connection, connections dialled).

@@ -14,14 +14,12 @@ use serde_json::Value;
 use crate::Timestamp;
 
 pub mod directory;
-pub mod estimate;
 pub mod learn;
 pub mod metadata;
 mod name;
 mod query;
 
 pub use directory::Directory;
-pub use estimate::Estimate;
 pub use learn::{Cached, Origin, stated_limit};
 pub use name::window_in_name;
 pub use query::{Endpoint, Method, Query, is_local, queries};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use backstop_context::{Subject, Windows};
+use backstop_context::{Direct, Subject, Windows};
 use backstop_dialect::Dialect;
 use backstop_gateway::config::Provider;
 use backstop_http::HttpClient;
@@ -81,8 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let subject = Subject { model, endpoint, fixed: target.fixed, default };
     let data_dir = args.data_dir.as_ref().unwrap_or(&setup.config.server.data_dir);
     let file = data_dir.join("windows.json");
-    let http = HttpClient::new(Duration::from_secs(5));
-    let windows = Windows::open(data_dir.is_dir().then_some(file.as_path()), http);
+    let windows = Windows::open(data_dir.is_dir().then_some(file.as_path()));
     let now = Timestamp::now();
     let nobody = target.base_url.is_empty() || target.base_url.contains('{');
     let resolution = if args.offline || nobody {
@@ -90,8 +89,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         let headers: Vec<(&str, String)> =
             target.headers.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        let asker = Direct { http: HttpClient::new(Duration::from_secs(5)), headers: &headers };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(windows.ask(&subject, &headers, now))
+        runtime.block_on(windows.ask(&subject, &asker, now))
     };
     windows.save();
     print(args, &resolution, &target.base_url, model)?;

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use backstop_context::{Subject, Windows};
+use backstop_context::{Direct, Subject, Windows};
 use backstop_http::HttpClient;
 use backstop_triage::{
     Timestamp,
@@ -74,9 +74,9 @@ async fn live_servers_of_every_kind_are_understood() {
     for (format, model, path, page) in servers {
         let server = Server::start(&[page]).await;
         let base_url = format!("{}{path}", server.url);
-        let windows = Windows::open(None, http());
+        let windows = Windows::open(None);
         let subject = subject(model, &base_url, format);
-        let found = windows.ask(&subject, &[], now()).await;
+        let found = windows.ask(&subject, &direct(), now()).await;
         table.push(format!("{model} {} {:?} {}", found.context, found.max_output, found.source.as_str()));
         let again = windows.known(&subject, now());
         assert_eq!((again.context, again.source), (found.context, Step::Cache));
@@ -98,13 +98,13 @@ async fn live_servers_of_every_kind_are_understood() {
 async fn many_who_want_to_know_ask_once() {
     let server = Server::start(&["GET /v1/models/m {\"id\":\"m\",\"context_length\":9000}"]).await;
     let base_url = format!("{}/v1", server.url);
-    let windows = Arc::new(Windows::open(None, http()));
+    let windows = Arc::new(Windows::open(None));
     let mut asking = Vec::new();
     for _ in 0..50 {
         let windows = Arc::clone(&windows);
         let base_url = base_url.clone();
         asking.push(tokio::spawn(async move {
-            windows.ask(&subject("m", &base_url, Format::OpenaiChat), &[], now()).await.context
+            windows.ask(&subject("m", &base_url, Format::OpenaiChat), &direct(), now()).await.context
         }));
     }
     for asked in asking {
@@ -117,12 +117,12 @@ async fn many_who_want_to_know_ask_once() {
 async fn a_server_that_hangs_costs_its_time_limit_and_no_request_waits_for_it() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let windows = Windows::open(None, http());
+    let windows = Windows::open(None);
     let subject = subject("glm-4.6-32k", &base_url, Format::OpenaiChat);
     let known = windows.window(&subject, now());
     assert_eq!((known.context, known.source), (32_768, Step::Name));
     let asked =
-        tokio::time::timeout(Duration::from_secs(20), windows.ask(&subject, &[], now())).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(20), windows.ask(&subject, &direct(), now())).await.unwrap();
     assert_eq!(asked.source, Step::Name);
     assert!(asked.steps[2].detail.contains("no answer from 127.0.0.1"), "{}", asked.steps[2].detail);
 }
@@ -134,29 +134,29 @@ async fn a_wrong_remembered_window_is_corrected_by_what_happens_and_survives_a_r
     let server = Server::start(&["GET /v1/models/m {\"id\":\"m\",\"context_length\":200000}"]).await;
     let base_url = format!("{}/v1", server.url);
     let subject = subject("m", &base_url, Format::OpenaiChat);
-    let windows = Windows::open(Some(&file), http());
-    assert_eq!(windows.ask(&subject, &[], now()).await.context, 200_000);
+    let windows = Windows::open(Some(&file));
+    assert_eq!(windows.ask(&subject, &direct(), now()).await.context, 200_000);
     windows.overflowed(&subject, "max_tokens is too large: this model supports at most 16384", None, now());
     assert_eq!(windows.known(&subject, now()).context, 200_000);
     windows.overflowed(&subject, "This model's maximum context length is 32768 tokens.", Some(40_000), now());
     assert_eq!(windows.known(&subject, now()).context, 32_768);
     windows.save();
-    let reopened = Windows::open(Some(&file), http());
+    let reopened = Windows::open(Some(&file));
     let known = reopened.known(&subject, now());
     assert_eq!((known.context, known.source), (32_768, Step::Cache));
     reopened.answered(&subject, 50_000);
     assert_eq!(reopened.known(&subject, now()).source, Step::Default);
     std::fs::write(&file, "{ half a fi").unwrap();
-    assert_eq!(Windows::open(Some(&file), http()).known(&subject, now()).source, Step::Default);
+    assert_eq!(Windows::open(Some(&file)).known(&subject, now()).source, Step::Default);
 }
 
 #[tokio::test]
 async fn an_override_asks_nobody() {
     let server = Server::start(&[]).await;
     let base_url = format!("{}/v1", server.url);
-    let windows = Windows::open(None, http());
+    let windows = Windows::open(None);
     let fixed = Subject { fixed: Some(5_000), ..subject("m", &base_url, Format::OpenaiChat) };
-    assert_eq!(windows.ask(&fixed, &[], now()).await.context, 5_000);
+    assert_eq!(windows.ask(&fixed, &direct(), now()).await.context, 5_000);
     assert_eq!(server.calls.load(Ordering::SeqCst), 0);
 }
 
@@ -164,8 +164,8 @@ fn subject<'a>(model: &'a str, base_url: &'a str, format: Format) -> Subject<'a>
     Subject { model, endpoint: Endpoint { base_url, format }, fixed: None, default: 128_000 }
 }
 
-fn http() -> HttpClient {
-    HttpClient::new(Duration::from_secs(5))
+fn direct() -> Direct<'static> {
+    Direct { http: HttpClient::new(Duration::from_secs(5)), headers: &[] }
 }
 
 fn now() -> Timestamp {

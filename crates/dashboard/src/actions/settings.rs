@@ -83,15 +83,8 @@ fn defaults() -> BTreeMap<String, Value> {
 }
 
 /// Settings of the whole gateway that no provider has of its own.
-fn own_defaults() -> [(&'static str, Value); 6] {
-    [
-        ("auto_cleanup_logs", json!(true)),
-        ("log_retention_days", json!(7)),
-        ("alert_repeat_s", json!(3600)),
-        ("alert_clear_s", json!(120)),
-        ("default_context", json!(128_000)),
-        ("theme", json!("auto")),
-    ]
+fn own_defaults() -> [(&'static str, Value); 3] {
+    [("auto_cleanup_logs", json!(true)), ("log_retention_days", json!(7)), ("theme", json!("auto"))]
 }
 
 fn check(changes: &Map<String, Value>, all: &BTreeMap<String, Value>) -> Answer<()> {

@@ -137,11 +137,16 @@ fn tokens_are_guessed_from_text_and_not_from_pictures() {
     let escaped = format!(r#"{{"content":"{}"}}"#, r"\u4e2d\u6587".repeat(500));
     let picture = format!(r#"{{"url":"data:image/png;base64,{}"}}"#, "iVBORw0K".repeat(100_000));
 
-    expect!["text 1004 chinese 1004 escaped 1004 picture 1003"].assert_eq(&format!(
-        "text {} chinese {} escaped {} picture {}",
+    let linked = r#"{"type":"image_url","image_url" : {"url":"https://example.org/a.png"}}"#;
+    let sealed = format!(r#"{{"signature":"{}"}}"#, "Eq0B".repeat(1_000));
+
+    expect!["text 1004 chinese 1004 escaped 1004 picture 1503 linked 1518 sealed 1004"].assert_eq(&format!(
+        "text {} chinese {} escaped {} picture {} linked {} sealed {}",
         estimate_tokens(text.as_bytes()),
         estimate_tokens(chinese.as_bytes()),
         estimate_tokens(escaped.as_bytes()),
         estimate_tokens(picture.as_bytes()),
+        estimate_tokens(linked.as_bytes()),
+        estimate_tokens(sealed.as_bytes()),
     ));
 }

@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use crate::{
     plan::{Outlet, Plan},
     shared::Shared,
+    upstream::Trust,
 };
 
 /// Left behind by those who noticed something.
@@ -85,7 +86,12 @@ impl Signs {
                 let topic = Topic::new(Condition::MassRefusal, provider.as_str());
                 book.raise(&topic, provider.as_str(), MASS_REFUSAL, now);
             }
+            // Without its key file the store can open none of them: that is one cause, told for the store.
+            let vault_is_open = shared.store.stats().locked.is_none();
+            let none = BTreeMap::new();
             for outlet in plan.outlets() {
+                let topic = Topic::new(Condition::KeyLocked, outlet.config.id.as_str());
+                book.reconcile(&topic, if vault_is_open { &outlet.locked } else { &none }, now);
                 let states = States::of(shared, outlet, now);
                 self.look_at = self.look_at.min(states.change_at.unwrap_or(Timestamp::MAX));
                 states.enter(book, outlet.config.id.as_str(), now);
@@ -94,6 +100,7 @@ impl Signs {
         }
         for outlet in plan.outlets() {
             self.count(outlet, book, now);
+            certificate(outlet, book, now);
         }
         self.house(shared, marks, book, now);
     }
@@ -129,7 +136,7 @@ impl Signs {
     fn house(&mut self, shared: &Shared, marks: &Marks, book: &mut Book, now: Timestamp) {
         let stats = shared.store.stats();
         whole(book, Condition::StoreFailing, "store", stats.failing.map(|failing| failing.error), now);
-        whole(book, Condition::KeyLocked, "store", stats.locked, now);
+        whole(book, Condition::KeyLocked, VAULT, stats.locked, now);
         let safe = shared.boot.safe_for(now).map(|_| CRASH_LOOP.to_owned());
         whole(book, Condition::CrashLoop, "gateway", safe, now);
         if let Some(accepted) = marks.reload.lock().take() {
@@ -140,6 +147,17 @@ impl Signs {
             self.disk_at = now.saturating_add(DISK_EVERY).unwrap_or(Timestamp::MAX);
             whole(book, Condition::DiskLow, "disk", disk_low(shared.store.data_dir()), now);
         }
+    }
+}
+
+/// A handshake has told whether a provider's certificate is to be trusted; until one has, nothing is over.
+fn certificate(outlet: &Outlet, book: &mut Book, now: Timestamp) {
+    let provider = outlet.config.id.as_str();
+    let topic = Topic::new(Condition::CertificateTrouble, provider);
+    match outlet.upstream.trust() {
+        Trust::Unknown => {}
+        Trust::Good => book.settle(&topic, provider, now),
+        Trust::Refused(why) => book.raise(&topic, provider, &why, now),
     }
 }
 
@@ -254,12 +272,17 @@ fn forget_removed(plan: &Plan, book: &mut Book, now: Timestamp) {
     let gone: Vec<Topic> = book
         .open()
         .map(|(topic, _)| topic)
-        .filter(|topic| OF_PROVIDERS.contains(&topic.condition) && plan.outlet(&topic.group).is_none())
+        .filter(|topic| is_of_a_provider(topic) && plan.outlet(&topic.group).is_none())
         .cloned()
         .collect();
     for topic in gone {
         book.reconcile(&topic, &BTreeMap::new(), now);
     }
+}
+
+fn is_of_a_provider(topic: &Topic) -> bool {
+    let locked_key = topic.condition == Condition::KeyLocked && topic.group != VAULT;
+    locked_key || OF_PROVIDERS.contains(&topic.condition)
 }
 
 /// A condition with a single member that is on or off.
@@ -295,7 +318,8 @@ const OF_STATES: [Condition; 6] = [
     Condition::CircuitOpen,
     Condition::ModelCircuitOpen,
 ];
-const OF_PROVIDERS: [Condition; 10] = [
+const OF_PROVIDERS: [Condition; 11] = [
+    Condition::CertificateTrouble,
     Condition::ProviderDown,
     Condition::KeyDisabled,
     Condition::KeyQuotaExhausted,
@@ -307,6 +331,8 @@ const OF_PROVIDERS: [Condition; 10] = [
     Condition::MisconfiguredRoute,
     Condition::MassRefusal,
 ];
+/// What is locked if every key is; no provider has a slash in its id.
+const VAULT: &str = "store/secrets";
 const MASS_REFUSAL: &str =
     "several keys were refused within a minute and without proof; none is disabled for it";
 const FALLBACK: &str = "requests are answered by its fallback, which may be dearer or weaker";

@@ -40,6 +40,19 @@ pub(super) struct Dialer {
     proxy: Option<Proxy>,
     allowed: Allowed,
     names: Mutex<Names>,
+    trust: parking_lot::Mutex<Trust>,
+}
+
+/// What is known of a provider's certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// No connection has told yet, or nothing is encrypted.
+    #[default]
+    Unknown,
+    /// The last handshake went well.
+    Good,
+    /// The certificate was not accepted: why.
+    Refused(String),
 }
 
 impl Dialer {
@@ -68,11 +81,16 @@ impl Dialer {
             proxy: provider.proxy.clone(),
             allowed,
             names: Mutex::default(),
+            trust: parking_lot::Mutex::default(),
         })
     }
 
     pub(super) fn is_tls(&self) -> bool {
         self.tls.is_some()
+    }
+
+    pub(super) fn trust(&self) -> Trust {
+        self.trust.lock().clone()
     }
 
     pub(super) async fn dial(&self) -> Result<Wire, Broken> {
@@ -85,8 +103,16 @@ impl Dialer {
         }
         let Some((connector, name)) = &self.tls else { return Ok(Wire::plain(stream)) };
         match timeout(TLS_WITHIN, connector.connect(name.clone(), stream)).await {
-            Ok(Ok(stream)) => Ok(Wire::encrypted(stream)),
-            Ok(Err(error)) => Err(Broken::not_sent(Fault::Tls, error.to_string())),
+            Ok(Ok(stream)) => {
+                *self.trust.lock() = Trust::Good;
+                Ok(Wire::encrypted(stream))
+            }
+            Ok(Err(error)) => {
+                if tls::is_about_the_certificate(&error) {
+                    *self.trust.lock() = Trust::Refused(error.to_string());
+                }
+                Err(Broken::not_sent(Fault::Tls, error.to_string()))
+            }
             Err(_) => Err(Broken::not_sent(Fault::Tls, "no TLS handshake in time".into())),
         }
     }

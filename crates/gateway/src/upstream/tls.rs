@@ -1,6 +1,6 @@
 //! How encrypted connections trust: the system's certificates, and a file's beside them.
 
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use rustls::{
     ClientConfig,
@@ -43,6 +43,12 @@ pub(super) fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, TlsErr
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// Whether a handshake failed because the certificate is expired, unknown or another's, and not in transit.
+pub(super) fn is_about_the_certificate(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    matches!(cause, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 fn with_file(file: &Path, provider: &Arc<CryptoProvider>) -> Result<Verifier, TlsError> {

@@ -1,4 +1,5 @@
-//! Who is told what: one alert for one cause, through a webhook, in the bell, and across restarts.
+//! Who is told what: one alert for one cause, through a webhook, in the bell, and across restarts. Each condition is
+//! brought about by what brings it about in life.
 
 use std::time::Duration;
 
@@ -40,6 +41,18 @@ impl Sink {
         };
         self.0.log().iter().map(|call| told(&call.body)).collect()
     }
+}
+
+/// What is told first of a provider `p` with these keys after this many requests.
+async fn told(setup: Setup<'_>, requests: usize) -> (String, World) {
+    let sink = Sink::new().await;
+    let tables = format!("{}{}", sink.tables(), setup.tables);
+    let world = World::new(Setup { tables: &tables, ..setup }).await;
+    for _ in 0..requests {
+        world.chat().await;
+    }
+    let mut notices = sink.notices(1).await;
+    (notices.remove(0), world)
 }
 
 fn dead(key: &str) -> Reply {
@@ -127,4 +140,168 @@ async fn a_channel_that_cannot_work_is_refused_with_its_line() {
     let error = error.unwrap_err();
     assert_eq!(error.problems[0].line, 1);
     assert!(error.problems[0].what.contains("a webhook is signed"), "{}", error.problems[0].what);
+}
+
+#[tokio::test]
+async fn a_full_window_is_told_for_its_key() {
+    let full = r#"{"error":{"code":"1308","message":"Usage limit reached for 5 hour. Your limit will reset at 2099-01-01 00:00:00"}}"#;
+    let script = Script::new().on(key("sk-one"), Reply::json(429, full));
+    let setup = Setup { script, provider: "rules = \"zai\"\n", ..Setup::default() };
+    assert_eq!(told(setup, 1).await.0, "alert.raised key_quota_exhausted p 1");
+}
+
+#[tokio::test]
+async fn an_account_without_money_is_told_once_for_all_its_keys() {
+    let empty = || {
+        Reply::error(
+            429,
+            "insufficient_quota",
+            "You exceeded your current quota, please check your plan and billing details.",
+        )
+    };
+    let script = Script::new().on(key("sk-one"), empty()).on(key("sk-two"), empty());
+    let keys = &["sk-one", "sk-two", "sk-three"];
+    let setup = Setup { script, keys, provider: "rules = \"openai\"\n", ..Setup::default() };
+    let (first, world) = told(setup, 1).await;
+    assert!(first.starts_with("alert.raised account_out_of_money p "), "{first}");
+    let on = world.gateway.control().alerts();
+    assert_eq!(on.len(), 1, "one cause, one alert: {on:?}");
+}
+
+#[tokio::test]
+async fn a_model_that_is_refused_again_and_again_is_told_as_its_own_breaker() {
+    let gone =
+        Reply::error(404, "model_not_found", "The model `m` does not exist or you do not have access to it.");
+    let setup =
+        Setup { script: Script::new().otherwise(gone), provider: "rules = \"openai\"\n", ..Setup::default() };
+    assert_eq!(told(setup, 3).await.0, "alert.raised model_circuit_open p 1");
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_everybody_is_told_as_a_breaker() {
+    let down = Reply::error(500, "server_error", "The server had an error while processing your request.");
+    let provider = "rules = \"openai\"\ncircuit_breaker_threshold = 2\nlast_key_ladder_s = []\n";
+    let setup = Setup { script: Script::new().otherwise(down), provider, ..Setup::default() };
+    assert_eq!(told(setup, 3).await.0, "alert.raised circuit_open p 1");
+}
+
+#[tokio::test]
+async fn a_failure_in_unknown_words_is_told() {
+    let odd = Reply::json(418, r#"{"oops":"a teapot of a new kind"}"#);
+    let setup = Setup { script: Script::new().on(key("sk-one").nth(1), odd), ..Setup::default() };
+    assert_eq!(told(setup, 1).await.0, "alert.raised unknown_failures p 1");
+}
+
+#[tokio::test]
+async fn a_refused_region_is_told_as_a_misconfigured_route() {
+    let region = Reply::error(
+        403,
+        "unsupported_country_region_territory",
+        "Country, region, or territory not supported",
+    );
+    let setup = Setup {
+        script: Script::new().otherwise(region),
+        provider: "rules = \"openai\"\n",
+        ..Setup::default()
+    };
+    assert_eq!(told(setup, 1).await.0, "alert.raised misconfigured_route p 1");
+}
+
+#[tokio::test]
+async fn many_keys_refused_at_once_without_proof_are_told_as_one_refusal() {
+    let keys = ["sk-1", "sk-2", "sk-3", "sk-4", "sk-5", "sk-6"];
+    let script =
+        keys[..5].iter().fold(Script::new(), |script, name| script.on(key(*name), Reply::empty(401)));
+    let setup = Setup { script, keys: &keys, provider: "max_attempts = 100\n", ..Setup::default() };
+    assert_eq!(told(setup, 2).await.0, "alert.raised mass_refusal p 1");
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_known_has_signed_is_told_until_it_is_trusted() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate =
+        rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let address = crate::connections::encrypted(&certificate, &key).await;
+    let tables = format!(
+        "[[provider]]\nid = \"q\"\nformat = \"openai-chat\"\nbase_url = \"https://localhost:{}/v1\"\nlast_key_ladder_s = []\n[[provider.key]]\nvalue = \"sk-q\"\n",
+        address.port()
+    );
+    let sink = Sink::new().await;
+    let tables = format!("{}{tables}", sink.tables());
+    let world = World::new(Setup { tables: &tables, ..Setup::default() }).await;
+    world.post("/proxy/q/v1/chat/completions", crate::world::CHAT).await;
+    assert_eq!(sink.notices(1).await, ["alert.raised certificate_trouble q 1"]);
+    let file = world.folder.path().join("ca.pem");
+    std::fs::write(&file, certificate.pem()).unwrap();
+    world.reload(|config| {
+        let provider = config.providers.iter_mut().find(|provider| provider.id.as_str() == "q").unwrap();
+        provider.ca_file = Some(file);
+    });
+    assert_eq!(world.post("/proxy/q/v1/chat/completions", crate::world::CHAT).await.status, 200);
+    assert_eq!(sink.notices(2).await[1], "alert.recovered certificate_trouble q 1");
+}
+
+#[tokio::test]
+async fn ends_in_vain_are_told_as_a_crash_loop() {
+    let sink = Sink::new().await;
+    let tables = sink.tables();
+    let script = Script::new().otherwise(Reply::error(400, "invalid_request_error", "no"));
+    let mut world = World::new(Setup { script, tables: &tables, ..Setup::default() }).await;
+    for _ in 0..3 {
+        world.chat().await;
+        world = world.restarted();
+    }
+    assert_eq!(world.chat().await.status, 503, "safe mode");
+    assert_eq!(sink.notices(1).await, ["alert.raised crash_loop gateway 1"]);
+}
+
+#[tokio::test]
+async fn a_lost_key_file_is_one_alert_and_one_key_that_cannot_be_opened_is_its_providers() {
+    let sink = Sink::new().await;
+    let tables = sink.tables();
+    let world = World::new(Setup { tables: &tables, ..Setup::default() }).await;
+    let store = world.gateway.control().store().clone();
+    let new = |label: &str| backstop_store::keys::NewKey {
+        label: label.to_owned(),
+        account: None,
+        secret: backstop_store::Secret::new(label),
+    };
+    store.add_keys(&"p".into(), vec![new("added"), new("also added")]).wait().unwrap();
+    drop(store);
+    let file = world.folder.path().join("master.key");
+    let kept = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let world = world.restarted();
+    assert_eq!(sink.notices(1).await, ["alert.raised key_locked store/secrets 1"]);
+    std::fs::write(&file, kept).unwrap();
+    let world = world.restarted();
+    assert_eq!(sink.notices(2).await[1], "alert.recovered key_locked store/secrets 1");
+    drop(world);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_although_nothing_can_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+        .arg(folder.path())
+        .output();
+    if !mount.is_ok_and(|output| output.status.success()) {
+        return;
+    }
+    let sink = Sink::new().await;
+    let config =
+        format!("{}[[client]]\nname = \"t\"\nvalue = \"{}\"\n", sink.tables(), crate::world::CLIENT_KEY);
+    let gateway = crate::world::start(&config, folder.path());
+    assert_eq!(sink.notices(1).await, ["alert.raised disk_low disk 1"]);
+    let _full = std::fs::write(folder.path().join("filler"), vec![0; 2 << 20]);
+    let store = gateway.control().store().clone();
+    for number in 0..200 {
+        drop(store.save_health(vec![(format!("key/{number}"), "x".repeat(4_000))]));
+    }
+    assert_eq!(sink.notices(2).await[1], "alert.raised store_failing store 1");
+    std::fs::remove_file(folder.path().join("filler")).unwrap();
+    assert_eq!(sink.notices(3).await[2], "alert.recovered store_failing store 1");
+    drop((store, gateway));
+    let _best_effort = std::process::Command::new("umount").arg("-l").arg(folder.path()).output();
 }

@@ -102,7 +102,7 @@ async fn a_name_that_leads_to_link_local_addresses_is_never_dialled() {
 }
 
 /// A TLS server with this certificate that answers every request well.
-async fn encrypted(certificate: &rcgen::Certificate, key: &KeyPair) -> SocketAddr {
+pub(crate) async fn encrypted(certificate: &rcgen::Certificate, key: &KeyPair) -> SocketAddr {
     let chain = vec![certificate.der().clone()];
     let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -140,6 +140,47 @@ async fn lists_of_models_tell_their_windows_in_each_shape() {
 }
 
 #[tokio::test]
+async fn windows_are_asked_the_way_that_requests_go_through_a_proxy_and_with_the_key_in_the_query() {
+    let list = r#"{"object":"list","data":[{"id":"told","object":"model","max_model_len":12288}]}"#;
+    let script = Script::new().on(backstop_faultd::path("/v1/models"), Reply::json(200, list));
+    let server = Faultd::start(script).await.unwrap();
+    let proxy = tunnel(server.addr()).await;
+    let tables = format!(
+        "[[provider]]\nid = \"q\"\nformat = \"openai-chat\"\nbase_url = \"http://far.test/v1\"\nallow_private = true\nproxy = \"http://{proxy}\"\nkey_header = \"query:token\"\nmodels = [\"told\"]\n[[provider.key]]\nvalue = \"sk-q\"\n"
+    );
+    let world = World::new(Setup { tables: &tables, ..Setup::default() }).await;
+    let known = async {
+        while world.get("/v1/models/q%2Ftold").await.json()["context_length"] != 12_288 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), known).await.expect("the window within the patience");
+    let paths: Vec<String> = server.log().into_iter().map(|call| call.path).collect();
+    assert!(paths.iter().all(|path| path.ends_with("?token=sk%2Dq")), "{paths:?}");
+}
+
+/// A proxy that leads every tunnel to one address.
+async fn tunnel(target: std::net::SocketAddr) -> std::net::SocketAddr {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut inward, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(inward.read_u8().await.unwrap());
+                }
+                inward.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.unwrap();
+                let mut outward = tokio::net::TcpStream::connect(target).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut inward, &mut outward).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
 async fn a_count_is_the_providers_where_it_can_and_a_marked_estimate_where_it_cannot() {
     let body = prompt("m", 1_000);
     let counted = Script::new().otherwise(Reply::json(200, r#"{"input_tokens":1234}"#));

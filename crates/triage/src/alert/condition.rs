@@ -28,7 +28,7 @@ pub enum Condition {
     StoreFailing,
     /// Little room is left on the disk.
     DiskLow,
-    /// A certificate is about to expire, or is not trusted.
+    /// A certificate is not trusted: it has expired, is of another name, or nobody known has signed it.
     CertificateTrouble,
     /// A region, client or base URL is refused.
     MisconfiguredRoute,
