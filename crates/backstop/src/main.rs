@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "a command line says on stderr what is wrong")]
 
 mod cmd;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,9 @@ enum Command {
     Settings(cmd::settings::Args),
     Logs(cmd::logs::Args),
     Connect(cmd::connect::Args),
+    Export(cmd::export::Args),
+    Import(cmd::import::Args),
+    Doctor(cmd::doctor::Args),
     Reload(cmd::reload::Args),
     Completions(cmd::manual::Completions),
     Man(cmd::manual::Manual),
@@ -65,6 +69,9 @@ fn main() -> ExitCode {
         Command::Fallbacks(args) => cmd::fallbacks::run(&args),
         Command::Combos(args) => cmd::combos::run(&args),
         Command::Clients(args) => cmd::clients::run(&args),
+        Command::Export(args) => cmd::export::run(&args),
+        Command::Import(args) => cmd::import::run(&args),
+        Command::Doctor(args) => cmd::doctor::run(&args),
         Command::Connect(args) => cmd::connect::run(&args),
         Command::Reload(args) => cmd::reload::run(&args),
         Command::Completions(args) => cmd::manual::completions(&args, Cli::command()),

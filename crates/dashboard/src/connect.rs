@@ -83,6 +83,11 @@ impl Client {
         self.unified.is_none()
     }
 
+    /// Whether the snippet is for a shell, which puts variables in.
+    pub fn is_shell(&self) -> bool {
+        self.language == "sh"
+    }
+
     /// The snippet for a gateway. What is not known stays a word in capitals.
     pub fn ready(&self, place: &Place<'_>) -> Ready {
         let provider = place.provider.unwrap_or("PROVIDER");

@@ -84,6 +84,11 @@ impl HttpClient {
         Self { inner, time_limit, tls_trouble }
     }
 
+    /// Why nothing can be encrypted, if so.
+    pub fn tls_trouble(&self) -> Option<&str> {
+        self.tls_trouble.as_deref()
+    }
+
     /// The same client with another time limit.
     pub fn within(&self, time_limit: Duration) -> Self {
         Self { time_limit, ..self.clone() }

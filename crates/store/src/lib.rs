@@ -72,6 +72,9 @@ struct Inner {
     folder: Folder,
 }
 
+/// The schema of the database that this program reads and writes.
+pub const SCHEMA: u32 = migrate::NEWEST;
+
 impl Store {
     /// Opens the store in `data_dir`, making folder (0700), key file (0600) and database where they are missing.
     pub fn open(data_dir: &Path) -> Result<Self, OpenError> {

@@ -50,7 +50,7 @@ impl Connect {
     }
 
     /// Asks whether the gateway is ready; needs no token.
-    pub(crate) fn ready(&self) -> Result<Value> {
+    pub(crate) fn ready(&self) -> Result<()> {
         let url = self.url();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let http = HttpClient::new(Duration::from_secs(5));
@@ -60,7 +60,7 @@ impl Connect {
         if reply.status != 200 {
             bail!("the gateway at {url} is not ready: it answers {}", reply.status);
         }
-        Ok(serde_json::from_slice(&reply.body).unwrap_or(Value::Null))
+        Ok(())
     }
 
     /// Finds the token; nothing is sent yet.
@@ -71,8 +71,8 @@ impl Connect {
                 let file = backstop_dashboard::token_file(&self.data_dir(None)?);
                 let text = fs::read_to_string(&file).with_context(|| {
                     format!(
-                        "cannot read the admin token in {}; name the gateway's data folder with --data-dir, or set \
-                         BACKSTOP_ADMIN_TOKEN",
+                        "cannot read the admin token in {}, which the first `backstop serve` makes; name the gateway's \
+                         data folder with --data-dir, or set BACKSTOP_ADMIN_TOKEN",
                         file.display()
                     )
                 })?;

@@ -37,7 +37,7 @@ enum What {
         /// What to call it: the program or person that gets it.
         name: String,
         #[command(flatten)]
-        limits: Limits,
+        limits: Allowance,
     },
     /// Changes what a client key may do; what is not named stays.
     Limits {
@@ -47,7 +47,7 @@ enum What {
         #[arg(long)]
         unlimited: bool,
         #[command(flatten)]
-        limits: Limits,
+        limits: Allowance,
     },
     /// Revokes a client key for good.
     Revoke {
@@ -58,7 +58,7 @@ enum What {
 
 /// What a client key may do.
 #[derive(clap::Args)]
-struct Limits {
+struct Allowance {
     /// A provider or combo that it may ask; may be repeated.
     #[arg(long = "provider", value_name = "ID")]
     providers: Vec<String>,
@@ -118,7 +118,7 @@ pub(crate) fn make_unlimited(api: &Api, name: &str) -> Result<Value> {
     api.post("/clients", &json!({ "name": name }))
 }
 
-fn make(api: &Api, name: &str, limits: &Limits) -> Result<Value> {
+fn make(api: &Api, name: &str, limits: &Allowance) -> Result<Value> {
     let mut wanted = json!({});
     limits.put_into(&mut wanted);
     api.post("/clients", &json!({ "name": name, "limits": wanted, "expires_at": limits.expires }))
@@ -139,7 +139,7 @@ fn find(api: &Api, client: &str) -> Result<Value> {
     }
 }
 
-impl Limits {
+impl Allowance {
     fn put_into(&self, wanted: &mut Value) {
         for (field, list) in
             [("providers", &self.providers), ("models", &self.models), ("routes", &self.routes)]

@@ -20,8 +20,7 @@ use super::{
 /// Prints what makes a client program use the gateway: the snippet, and where it belongs.
 ///
 /// The address, the provider and a model are taken from the running gateway, if it can be asked; what is not known
-/// stays a word in capitals. Nothing is written; the client key stands for itself as $BACKSTOP_KEY, unless --new-key
-/// makes one.
+/// stays a word in capitals, as does the client key unless --new-key makes one. Nothing is written.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   backstop connect                                   # which clients are known
@@ -57,7 +56,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let key = match (&args.new_key, &api) {
         (Some(name), Ok(api)) => text(&clients::make_unlimited(api, name)?, "key"),
         (Some(_), Err(_)) => return api.map(|_| ExitCode::FAILURE),
-        (None, _) => "$BACKSTOP_KEY".to_owned(),
+        (None, _) if client.is_shell() => "$BACKSTOP_KEY".to_owned(),
+        (None, _) => "CLIENT-KEY".to_owned(),
     };
     let offered = api.ok().and_then(|api| offered(&api, client, args).ok()).unwrap_or_default();
     let through =

@@ -4,7 +4,10 @@
 mod admin;
 mod classify;
 mod clients;
+mod commands;
 mod demo;
+mod moving;
+mod newcomer;
 mod run;
 mod serve;
 mod served;

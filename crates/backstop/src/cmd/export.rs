@@ -1,0 +1,84 @@
+//! `backstop export`: the whole set-up as a document.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::{
+    api::{Api, Connect, text},
+    passphrase::Passphrase,
+};
+use crate::transfer::{document::Document, gather::gather};
+
+/// Writes everything that was set up at run time into a document, which `backstop import` reads.
+///
+/// Providers, models, fallbacks, combos, settings, rule packs, names and limits of client keys. What the configuration
+/// file defines is in that file. Secrets are in it only with --with-secrets, sealed by a passphrase of at least twelve
+/// characters (argon2id, XChaCha20-Poly1305); of client keys only the hash is known, which is enough for them to go on
+/// working elsewhere.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  backstop export > setup.toml
+  backstop export --with-secrets --passphrase-file phrase.txt --output backup.toml
+  backstop export --json | jq .provider")]
+pub(crate) struct Args {
+    /// Puts keys and the hashes of client keys into it, sealed.
+    #[arg(long)]
+    with_secrets: bool,
+    #[command(flatten)]
+    passphrase: Passphrase,
+    /// The file to write, readable by nobody else; default: standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let api = args.connect.open()?;
+    let mut document = gather(&api)?;
+    if args.with_secrets || args.passphrase.is_named() {
+        seal(&api, &args.passphrase, &mut document)?;
+    }
+    let mut text = if args.connect.json {
+        serde_json::to_string_pretty(&document)?
+    } else {
+        toml::to_string(&document).context("the set-up cannot be written as TOML; try --json")?
+    };
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    match &args.output {
+        Some(file) => write(file, &text).with_context(|| format!("cannot write {}", file.display()))?,
+        None => io::stdout().write_all(text.as_bytes())?,
+    }
+    if !document.from_file.is_empty() {
+        let names = document.from_file.join(", ");
+        eprintln!("the configuration file or the environment defines {names}: take that along too");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn seal(api: &Api, passphrase: &Passphrase, document: &mut Document) -> Result<()> {
+    let passphrase = passphrase.read()?;
+    let sealed: Value = api.post("/secrets/export", &json!({ "passphrase": passphrase.expose() }))?;
+    if sealed["locked"] != 0 {
+        eprintln!("{} keys cannot be opened and are not in it", text(&sealed, "locked"));
+    }
+    let sealed = serde_json::from_value(sealed["sealed"].clone());
+    document.sealed = Some(sealed.context("the gateway is of another version than this program")?);
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let mut opened = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(file)?;
+    opened.write_all(text.as_bytes())?;
+    opened.sync_all()
+}

@@ -1,0 +1,139 @@
+//! A set-up moves from one gateway to another: exported with its secrets, shown, taken in, and taken in again.
+
+use std::{fs, process::Stdio};
+
+use backstop_faultd::{Client, Faultd, Script};
+use expect_test::{Expect, expect};
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+use crate::served::Served;
+
+const PHRASE: &str = "correct horse battery\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_set_up_moves_with_its_keys_and_its_clients() {
+    let upstream = Faultd::start(Script::new()).await.unwrap();
+    let (old, new) = tokio::join!(Served::start(""), Served::start(""));
+    let url = upstream.base_url();
+    for (arguments, stdin) in [
+        (&["providers", "add", "house", "--format", "openai-chat", "--base-url", &url] as &[&str], ""),
+        (&["providers", "add", "spare", "--format", "openai-chat", "--base-url", &url], ""),
+        (&["models", "set", "house", "large", "small"], ""),
+        (&["keys", "add", "house"], "one sk-one-0123456789abcdef\ntwo sk-two-0123456789abcdef\n"),
+        (&["keys", "disable", "house", "2"], ""),
+        (&["fallbacks", "set", "house", "spare/large"], ""),
+        (&["combos", "set", "best", "top=house/large", "top=spare/large"], ""),
+        (&["settings", "set", "patience_s", "3"], ""),
+    ] {
+        let (told, code) = backstop(&old, arguments, stdin).await;
+        assert_eq!(code, 0, "{arguments:?}: {told}");
+    }
+    let (made, _) =
+        backstop(&old, &["clients", "add", "laptop", "--provider", "house", "--rpm", "60"], "").await;
+    let client = made.lines().find(|line| line.starts_with("bsk_")).unwrap().to_owned();
+
+    let file = old.folder().join("setup.toml").display().to_string();
+    let (told, code) = backstop(&old, &["export", "--with-secrets", "--output", &file], PHRASE).await;
+    assert_eq!(code, 0, "{told}");
+    let exported = fs::read_to_string(&file).unwrap();
+    assert!(!exported.contains("sk-one") && !exported.contains("sk-two"), "{exported}");
+
+    told_as(
+        &new,
+        &["import", &file],
+        &expect![[r#"
+        + provider house: openai-chat at PROVIDER, 2 models
+        + keys of house: one sk-o…cdef, two sk-t…cdef
+        + provider spare: openai-chat at PROVIDER
+        + fallbacks of house: spare/large
+        + combo best: 2 members
+        ~ setting patience_s: 0 -> 3
+        + client key laptop: bsk_######… goes on working
+
+        6 to add, 1 to change, 0 as they are, 0 that cannot be done. Nothing was changed; --apply does it.
+    "#]],
+        &url,
+    )
+    .await;
+    told_as(
+        &new,
+        &["import", &file, "--apply"],
+        &expect![[r#"
+        + provider house: openai-chat at PROVIDER, 2 models
+        + keys of house: one sk-o…cdef, two sk-t…cdef
+        + provider spare: openai-chat at PROVIDER
+        + fallbacks of house: spare/large
+        + combo best: 2 members
+        ~ setting patience_s: 0 -> 3
+        + client key laptop: bsk_######… goes on working
+
+        6 to add, 1 to change, 0 as they are, 0 that cannot be done. Done.
+    "#]],
+        &url,
+    )
+    .await;
+    told_as(
+        &new,
+        &["import", &file, "--apply"],
+        &expect![[r#"
+        = provider house: as it is
+        = keys of house: one sk-o…cdef, two sk-t…cdef there already
+        = provider spare: as it is
+        = fallbacks of house: as they are
+        = combo best: as it is
+        = setting patience_s: as it is
+        = client key laptop: there already
+
+        0 to add, 0 to change, 7 as they are, 0 that cannot be done. Done.
+    "#]],
+        &url,
+    )
+    .await;
+    assert_eq!(ask(&new, &client).await, 200, "the client's key goes on working");
+    let (keys, _) = backstop(&new, &["keys", "list", "house"], "").await;
+    assert!(keys.lines().any(|line| line.contains("two") && line.contains("disabled")), "{keys}");
+    let (again, _) = backstop(&new, &["export"], "").await;
+    let plain = |text: &str| text.split("\n[sealed]").next().unwrap().trim().to_owned();
+    assert_eq!(plain(&again), plain(&exported));
+    assert!(!new.stderr().contains("sk-one"), "{}", new.stderr());
+}
+
+async fn told_as(served: &Served, arguments: &[&str], expected: &Expect, url: &str) {
+    let (text, _) = backstop(served, arguments, PHRASE).await;
+    assert!(!text.contains("sk-one-0"), "{text}");
+    let prefix = text.split("client key laptop: bsk_").nth(1).and_then(|rest| rest.split('…').next());
+    let text = prefix.map_or_else(|| text.clone(), |prefix| text.replace(prefix, "######"));
+    expected.assert_eq(&text.replace(url, "PROVIDER"));
+}
+
+async fn backstop(served: &Served, arguments: &[&str], stdin: &str) -> (String, i32) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_backstop"))
+        .args(arguments)
+        .env_clear()
+        .env("HOME", served.folder())
+        .env("BACKSTOP_URL", served.url())
+        .arg("--data-dir")
+        .arg(served.folder().join("data"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(stdin.as_bytes()).await.unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (text.into_owned(), output.status.code().unwrap_or(-1))
+}
+
+/// Asks the combo as the client; the status.
+async fn ask(served: &Served, client: &str) -> u16 {
+    let url = served.url();
+    let address = url.trim_start_matches("http://").to_owned();
+    let body = r#"{"model":"house/large","messages":[{"role":"user","content":"hello"}]}"#;
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {client}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len(),
+    );
+    Client::new(address.parse().unwrap()).ask(request.as_bytes()).await.unwrap().0.status
+}
