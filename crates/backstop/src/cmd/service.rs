@@ -13,6 +13,11 @@ use super::places;
 
 /// Installs the gateway as a service of this user (systemd or launchd).
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  backstop service install
+  backstop service install --print               # what would be written
+  backstop service print system                  # for the whole machine, shut in
+  backstop service logs --follow")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -28,6 +33,9 @@ enum What {
         /// Writes the file, but starts nothing.
         #[arg(long)]
         no_start: bool,
+        /// Prints the file in place of writing it.
+        #[arg(long)]
+        print: bool,
     },
     /// Stops the service and removes its file.
     Uninstall,
@@ -54,6 +62,8 @@ enum What {
 enum Unit {
     /// The gateway, for systemd.
     Systemd,
+    /// The gateway for the whole machine, for systemd: a user of its own, and shut in as far as it goes.
+    System,
     /// The gateway, for launchd.
     Launchd,
     /// Agents under `backstop run`, a template for systemd: backstop-run@SEAT.service.
@@ -62,7 +72,11 @@ enum Unit {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.what {
-        What::Install { config, no_start } => install(config.as_deref(), *no_start),
+        What::Install { config, print: true, .. } => {
+            io::stdout().write_all(own_unit(config.as_deref())?.as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Install { config, no_start, .. } => install(config.as_deref(), *no_start),
         What::Uninstall => uninstall(),
         What::Status => manager(&STATUS, &["print"], &[]),
         What::Logs { follow, lines } => logs(*follow, *lines),
@@ -73,6 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 "{}",
                 match unit {
                     Unit::Systemd => systemd_unit(&program, None),
+                    Unit::System => system_unit(&program),
                     Unit::Launchd => launchd_plist(&program, None, &places::home_folder("HOME", "")?),
                     Unit::Run => agent_template(&program),
                 }
@@ -84,13 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 fn install(config: Option<&Path>, no_start: bool) -> Result<ExitCode> {
     let file = service_file()?;
-    let config = config.map(fs::canonicalize).transpose().context("the configuration is not there")?;
-    let program = program()?;
-    let text = if cfg!(target_os = "macos") {
-        launchd_plist(&program, config.as_deref(), &places::home_folder("HOME", "")?)
-    } else {
-        systemd_unit(&program, config.as_deref())
-    };
+    let text = own_unit(config)?;
     let folder = file.parent().context("a service file lies in a folder")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
@@ -108,6 +117,17 @@ fn install(config: Option<&Path>, no_start: bool) -> Result<ExitCode> {
         "it runs while you are logged in; `loginctl enable-linger` keeps it running after that"
     )?;
     Ok(started)
+}
+
+/// The file of this user's service, for the manager of this system.
+fn own_unit(config: Option<&Path>) -> Result<String> {
+    let config = config.map(fs::canonicalize).transpose().context("the configuration is not there")?;
+    let program = program()?;
+    Ok(if cfg!(target_os = "macos") {
+        launchd_plist(&program, config.as_deref(), &places::home_folder("HOME", "")?)
+    } else {
+        systemd_unit(&program, config.as_deref())
+    })
 }
 
 fn uninstall() -> Result<ExitCode> {
@@ -178,6 +198,10 @@ fn systemd_unit(program: &str, config: Option<&Path>) -> String {
         .replace("@CONFIG@", &config)
 }
 
+fn system_unit(program: &str) -> String {
+    include_str!("service/backstop-system.service").replace("@PROGRAM@", &quoted(program))
+}
+
 fn agent_template(program: &str) -> String {
     include_str!("service/backstop-run@.service")
         .replace("@PROGRAM@", &quoted(&format!("BACKSTOP={program}")))
@@ -223,6 +247,7 @@ mod tests {
         let home = Path::new("/home/me");
         let texts = [
             systemd_unit("/bin/backstop", Some(Path::new("/etc/b.toml"))),
+            system_unit("/bin/backstop"),
             agent_template("/bin/backstop"),
             launchd_plist("/bin/backstop", Some(Path::new("/etc/<b>.toml")), home),
         ];
