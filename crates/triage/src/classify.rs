@@ -7,11 +7,12 @@
 use std::cell::OnceCell;
 
 use crate::{
-    Basis, Class, Evidence, Heals, ProviderId, Timestamp, Verdict,
+    Basis, Class, Evidence, Heals, ProviderId, Scope, Timestamp, Verdict,
     catalog::{Catalog, Layers, Plan},
     facts::{Facts, Value, View},
     fallback,
     matcher::{Failed, Scan, kind_holds},
+    model_in_words,
     redact::redact,
     reset::{self, Frame},
     rules::{Rule, ValueTest, WindowFrom},
@@ -216,7 +217,10 @@ impl<'c> Case<'c> {
 
     fn by_rule(&self, number: u32, rule: &Rule) -> Verdict {
         let then = &rule.then;
-        let mut verdict = Verdict::new(then.class, then.scope, &then.reason, Basis::Rule(rule.id.clone()));
+        let speaks_of_a_model =
+            || model_in_words::names_one(&self.facts.text, self.evidence.hints.model.as_deref());
+        let scope = if then.scope_from_text && speaks_of_a_model() { Scope::Model } else { then.scope };
+        let mut verdict = Verdict::new(then.class, scope, &then.reason, Basis::Rule(rule.id.clone()));
         verdict.window = match then.window {
             WindowFrom::Nowhere => None,
             WindowFrom::Fixed(window) => Some(window),

@@ -88,6 +88,8 @@ pub enum Answer {
     Content,
     /// It is one, without content.
     Empty,
+    /// It is the beginning of one: a stream that has no end.
+    Cut,
 }
 
 /// The layers that a rule looks at, as a set of bits.
@@ -132,7 +134,16 @@ impl<'a> Facts<'a> {
         };
         let mut opener = envelope::Opener::new(facts, evidence);
         opener.open_evidence(evidence);
-        opener.facts
+        let mut facts = opener.facts;
+        // One event that reports a failure outweighs all that were content.
+        if !facts.layers.is_empty() {
+            facts.answer = Answer::No;
+        }
+        let begun = matches!(facts.answer, Answer::Content | Answer::Empty);
+        if begun && facts.kind == KindName::Stream && !outcome::has_ended(&evidence.text) {
+            facts.answer = Answer::Cut;
+        }
+        facts
     }
 
     /// Whether the status that arrived is a failure by itself.

@@ -71,6 +71,9 @@ fn by_answer(facts: &Facts<'_>) -> Option<Verdict> {
         BodyShape::Json if facts.answer == Answer::Empty => {
             structure(Class::ServerError, Scope::Provider, "empty_answer")
         }
+        BodyShape::Json if facts.answer == Answer::Cut => {
+            structure(Class::NetworkError, Scope::Network, "stream_truncated")
+        }
         BodyShape::Json | BodyShape::Text => None,
     }
 }

@@ -28,6 +28,7 @@ mod fallback;
 pub mod ids;
 pub mod ladder;
 mod matcher;
+mod model_in_words;
 pub mod pool;
 pub mod preset;
 pub mod probe;

@@ -40,6 +40,8 @@ struct Armed {
     none: Vec<u32>,
     codes: Vec<u32>,
     types: Vec<u32>,
+    /// The name of a field that must be there.
+    key: Option<Box<str>>,
 }
 
 /// What one scan of one failure found.
@@ -156,6 +158,10 @@ impl Matcher {
         scan.candidates = triggered.filter(in_a_consulted_pack).collect();
         scan.candidates.sort_unstable();
         scan.candidates.dedup();
+        scan.candidates.retain(|rule| {
+            let key = self.armed.get(*rule as usize).and_then(|armed| armed.key.as_deref());
+            key.is_none_or(|key| evidence.text.contains(key) || evidence.stderr.contains(key))
+        });
     }
 
     /// The rules of a pack that may match, in their order: their number here and their place in the pack.
@@ -280,6 +286,12 @@ fn number(known: &mut HashMap<Box<str>, u32>, by: &mut Vec<Vec<u32>>, text: &str
     number
 }
 
+/// The name of a field without which a rule cannot hold.
+fn required_key(rule: &Rule) -> Option<Box<str>> {
+    let (path, _) = rule.when.fields.iter().find(|(_, test)| !test.passes(None))?;
+    path.iter().rev().find(|name| *name != "*").map(|name| name.as_str().into())
+}
+
 #[derive(Default)]
 struct Builder {
     literals: Literals,
@@ -307,6 +319,7 @@ impl Builder {
             none: when.none.iter().map(|text| literals.phrase(text)).collect(),
             codes: when.codes.iter().map(|text| literals.token(text)).collect(),
             types: when.types.iter().map(|text| literals.token(text)).collect(),
+            key: required_key(rule),
         };
         let longest =
             armed.all.iter().zip(&when.all).max_by_key(|(_, text)| text.len()).map(|(number, _)| *number);

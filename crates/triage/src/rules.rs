@@ -115,6 +115,8 @@ pub struct When {
     pub wait: Option<Comparison>,
     /// Whether the error was quoted by a relay.
     pub quoted: Option<bool>,
+    /// Whether what it asks for says little, so that any words say more.
+    pub weak: bool,
 }
 
 impl When {
@@ -123,13 +125,15 @@ impl When {
         !(self.codes.is_empty() && self.types.is_empty() && self.all.is_empty() && self.any.is_empty())
     }
 
-    /// Whether only the status, the exit or the shape decides. Such a rule is tried after all words.
+    /// Whether only the status, the exit or the shape decides, or something else that says little. Such a rule is
+    /// tried after all words.
     pub fn is_bare(&self) -> bool {
-        !self.has_literal()
-            && self.headers.is_empty()
-            && self.fields.is_empty()
-            && self.faults.is_empty()
-            && self.wait.is_none()
+        self.weak
+            || !self.has_literal()
+                && self.headers.is_empty()
+                && self.fields.is_empty()
+                && self.faults.is_empty()
+                && self.wait.is_none()
     }
 }
 
@@ -140,6 +144,8 @@ pub struct Then {
     pub class: Class,
     /// The scope.
     pub scope: Scope,
+    /// Whether the scope is the model if the text speaks of one.
+    pub scope_from_text: bool,
     /// The reason word.
     pub reason: String,
     /// The usage window.

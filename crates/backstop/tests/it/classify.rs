@@ -92,8 +92,7 @@ fn an_explanation_names_the_rule_the_place_and_what_was_tried_without_secrets() 
               matched     "invalid_api_key" at /error/code
               seen        Http 401, body Json
                 layer 0: [invalid_api_key] invalid api key sk-a***
-              tried       2 rules
-                - aggregators/own-account: field does not hold
+              tried       1 rules
                 + groq/key-invalid: matches
 
         "#]],
@@ -173,6 +172,46 @@ fn packs_of_ones_own_come_first_on_the_command_line() {
     let (problem, code) = told(&[&nap[..], &["--rules", "/nowhere/at/all"]].concat());
     assert_eq!(code, Some(1), "{problem}");
     assert!(problem.contains("cannot read --rules /nowhere/at/all"), "{problem}");
+}
+
+/// Where we are must not show in when a provider heals.
+#[test]
+fn the_zone_of_the_machine_changes_no_time() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../triage/corpus");
+    let mut lines = String::new();
+    for file in std::fs::read_dir(corpus).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            let text = std::fs::read_to_string(path).unwrap();
+            let timed = text.lines().filter(|line| line.contains("reset") || line.contains("again"));
+            timed.for_each(|line| lines = format!("{lines}{line}\n"));
+        }
+    }
+    for words in [
+        "resets 4am (Europe/Berlin)",
+        "resets at midnight",
+        "resets 11:30pm",
+        "resets Mar 13, 9am",
+        "try again at 8:15 PM",
+    ] {
+        lines = format!("{lines}{{\"status\":429,\"body\":\"Usage limit reached, {words}\"}}\n");
+    }
+    let told = |zone: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &lines).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_backstop"))
+            .args(["classify", "--now", "2026-03-10T12:00:00Z"])
+            .arg(file.path())
+            .env("TZ", zone)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let here = told("UTC");
+    assert!(here.lines().filter(|line| line.contains("\"reset_at\":\"")).count() > 20, "{here}");
+    for elsewhere in ["Pacific/Kiritimati", "America/New_York"] {
+        assert_eq!(told(elsewhere), here, "{elsewhere}");
+    }
 }
 
 /// One call of the wrapper: its answer, its trail, its exit code.

@@ -119,6 +119,14 @@ impl<'a> Opener<'a> {
         if frames::is_stream(text) {
             return self.stream(text, place, keep);
         }
+        if let Some(at) = prose::page_within(text) {
+            self.shape(place, BodyShape::Html);
+            if self.facts.page.is_empty() {
+                self.facts.page = folded_page(text.get(at..).unwrap_or_default());
+            }
+            self.prose(text.get(..at).unwrap_or_default(), place);
+            return;
+        }
         self.mixed(text, place, keep);
     }
 
@@ -164,9 +172,6 @@ impl<'a> Opener<'a> {
                 Cow::Borrowed(data) => self.frame(data, frame.failed, place, keep),
                 Cow::Owned(data) => self.frame(&data, frame.failed, place, owned),
             }
-        }
-        if !self.facts.layers.is_empty() {
-            self.facts.answer = Answer::No;
         }
     }
 
@@ -214,13 +219,21 @@ impl<'a> Opener<'a> {
         let Some(index) = self.layer(place) else {
             return;
         };
-        let inner = Walk::new(self, index).run(&value);
+        let mut inner = Walk::new(self, index).run(&value);
+        if inner.is_empty() && !self.says_something(index) {
+            inner = Walk::of_everything(self, index).run(&value);
+        }
         if let Some(layer) = self.facts.layers.get_mut(index) {
             layer.value = Some(value);
         }
         for Inner { text, quoting } in inner {
             self.open(text, Place { parent: Some(index), quoting });
         }
+    }
+
+    fn says_something(&self, layer: usize) -> bool {
+        let words = self.facts.layers.get(layer).is_some_and(|layer| layer.words.len() > 1);
+        words || self.facts.tokens.iter().any(|token| usize::from(token.layer) == layer)
     }
 
     fn layer(&mut self, place: Place) -> Option<usize> {

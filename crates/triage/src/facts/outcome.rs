@@ -33,6 +33,8 @@ fn object_reports_failure(value: &Value<'_>) -> bool {
             .and_then(|resp| resp.key("status_code"))
             .and_then(Value::scalar)
             .is_some_and(|c| c != "0")
+        || names_an_exception(value)
+        || abnormal(value.key("finish_reason"))
         || choices(value).any(choice_fails)
         || value.key("promptFeedback").is_some_and(|feedback| feedback.key("blockReason").is_some())
         || abnormal(value.key("stop_reason"))
@@ -82,7 +84,21 @@ fn abnormal(reason: Option<&Value<'_>>) -> bool {
 }
 
 fn inner_fails(inner: &Value<'_>) -> bool {
-    says_error(inner.key("error")) || inner.key("status").and_then(Value::scalar) == Some("failed")
+    let incomplete = inner.key("incomplete_details").and_then(|details| details.key("reason"));
+    let cut_short = |reason: &str| !matches!(reason, "max_output_tokens" | "max_tokens");
+    says_error(inner.key("error"))
+        || inner.key("status").and_then(Value::scalar) == Some("failed")
+        || incomplete.and_then(Value::scalar).is_some_and(cut_short)
+}
+
+/// An event whose one field is the exception: `{"throttlingException": {"message": …}}`.
+fn names_an_exception(value: &Value<'_>) -> bool {
+    matches!(value, Value::Object(pairs) if pairs.iter().any(|(key, value)| is_exception(key, value)))
+}
+
+/// Whether a field is called like an exception and holds one.
+pub(super) fn is_exception(key: &str, value: &Value<'_>) -> bool {
+    key.ends_with("xception") && matches!(value, Value::Object(_))
 }
 
 /// `{"code": 1000, "msg": …}`: an error without an envelope.
@@ -132,6 +148,38 @@ fn has_content(value: Option<&Value<'_>>) -> bool {
     says_error(value)
 }
 
+/// Whether a stream of a model's answer says that it is over, in any dialect.
+pub(super) fn has_ended(stream: &str) -> bool {
+    let stream = stream.as_bytes();
+    let says = |mark: &[u8]| memchr::memmem::find(stream, mark).is_some();
+    let is_told = |key: &[u8]| {
+        memchr::memmem::find_iter(stream, key).any(|at| {
+            let rest = stream.get(at + key.len()..).unwrap_or_default();
+            let value = rest.iter().find(|byte| !matches!(byte, b' ' | b':'));
+            matches!(value, Some(b'"' | b't'))
+        })
+    };
+    ENDS.iter().any(|mark| says(mark)) || ENDING_FIELDS.iter().any(|key| is_told(key))
+}
+
+/// What closes a stream.
+const ENDS: [&[u8]; 6] = [
+    b"[DONE]",
+    b"message_stop",
+    b"response.completed",
+    b"response.incomplete",
+    b"message-end",
+    b"stream-end",
+];
+/// Fields that are told, or true, at the end only.
+const ENDING_FIELDS: [&[u8]; 6] = [
+    b"\"finish_reason\"",
+    b"\"finishReason\"",
+    b"\"stop_reason\"",
+    b"\"stopReason\"",
+    b"\"done\"",
+    b"\"is_finished\"",
+];
 const ANSWERS: [&str; 8] =
     ["choices", "content", "output", "candidates", "embedding", "embeddings", "data", "object"];
 const CONTENTS: [&str; 5] = ["content", "tool_calls", "reasoning_content", "reasoning", "refusal"];

@@ -124,6 +124,18 @@ pub(super) fn is_page(text: &str) -> bool {
     ["<!doctype", "<html", "<head", "<body", "<title", "<center", "<h1"].iter().any(|tag| start.contains(tag))
 }
 
+/// Where a web page begins that prose quotes: `unexpected status 403 Forbidden: <!DOCTYPE html>…`.
+pub(super) fn page_within(text: &str) -> Option<usize> {
+    let starts = memchr::memchr_iter(b'<', text.as_bytes());
+    starts.take(64).find(|at| {
+        let tag = text.as_bytes().get(at + 1..).unwrap_or_default();
+        PAGE_STARTS
+            .iter()
+            .any(|start| tag.get(..start.len()).is_some_and(|tag| tag.eq_ignore_ascii_case(start)))
+    })
+}
+
+const PAGE_STARTS: [&[u8]; 3] = [b"!doctype html", b"html>", b"html "];
 const STATUS_WORDS: [&str; 10] = [
     "status",
     "status code",

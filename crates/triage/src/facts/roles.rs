@@ -58,7 +58,8 @@ pub(super) fn role(key: &str) -> Role {
         | b"title" | b"hint" | b"cause" | b"result" | b"failurereason" | b"info" | b"statustext"
         | b"originalmessage" | b"quotaid" | b"quotametric" | b"exceptionmessage" | b"errordetail"
         | b"errordetails" | b"failure" | b"fault" | b"faultstring" | b"errorinfo" | b"usermessage"
-        | b"reasonphrase" => Role::Message,
+        | b"reasonphrase" | b"mensaje" | b"mensagem" | b"messaggio" | b"nachricht" | b"fehler"
+        | b"fehlermeldung" | b"erreur" | b"errore" | b"erro" => Role::Message,
         b"raw" | b"upstreamerror" | b"originalerror" | b"providererror" | b"rawerror"
         | b"upstreammessage" | b"upstreamresponse" | b"errorbody" | b"responsebody" => Role::Quote,
         b"providername" | b"provider" | b"upstreamprovider" | b"llmprovider" => Role::Provider,

@@ -6,7 +6,7 @@ use super::{
     Value, Words,
     envelope::{Opener, Quoting},
     fold::{fold, fold_into},
-    prose,
+    outcome, prose,
     roles::{Role, role},
 };
 
@@ -22,11 +22,17 @@ pub(super) struct Walk<'o, 'a> {
     layer: usize,
     inner: Vec<Inner<'a>>,
     read_content: bool,
+    read_everything: bool,
 }
 
 impl<'o, 'a> Walk<'o, 'a> {
     pub(super) fn new(opener: &'o mut Opener<'a>, layer: usize) -> Self {
-        Self { opener, layer, inner: Vec::new(), read_content: false }
+        Self { opener, layer, inner: Vec::new(), read_content: false, read_everything: false }
+    }
+
+    /// A walk that takes every text for a message: for a body whose fields are called as nobody else calls them.
+    pub(super) fn of_everything(opener: &'o mut Opener<'a>, layer: usize) -> Self {
+        Self { read_everything: true, ..Self::new(opener, layer) }
     }
 
     /// Walks the value and returns the texts that are layers of their own.
@@ -48,6 +54,9 @@ impl<'o, 'a> Walk<'o, 'a> {
             Value::Object(pairs) => {
                 let coded = value.key("error_code").is_some();
                 for (key, value) in pairs {
+                    if outcome::is_exception(key, value) {
+                        self.opener.token(self.layer, key, true);
+                    }
                     let spoken = coded && key == "text";
                     self.field(if spoken { Role::Message } else { role(key) }, value, depth);
                 }
@@ -103,6 +112,7 @@ impl<'o, 'a> Walk<'o, 'a> {
                 }
             }
             (Role::Messages, _) => {}
+            (Role::Other, Value::Text(text)) if self.read_everything => self.message(text),
             (_, Value::Object(_) | Value::List(_)) => self.value(value, depth + 1),
             (_, Value::Bool(_) | Value::Number(_) | Value::Text(_)) => {}
         }

@@ -40,6 +40,21 @@ fn part(text: &str) -> Option<(f64, f64, usize)> {
     None
 }
 
+/// Reads `07:01:20` or `1.07:01:20`, as .NET prints a span, from the beginning of a text.
+pub(super) fn span(text: &str) -> Option<f64> {
+    let length = text.bytes().take_while(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b'.')).count();
+    let text = text.get(..length)?.trim_end_matches('.');
+    let (days, clock) = match text.split_once('.').filter(|(days, _)| !days.contains(':')) {
+        Some((days, clock)) => (days.parse::<u16>().ok()?, clock),
+        None => (0, text),
+    };
+    let mut parts = clock.splitn(3, ':');
+    let mut part = || parts.next().filter(|part| part.len() >= 2)?.parse::<f64>().ok();
+    let (hours, minutes, seconds) = (part()?, part()?, part()?);
+    (minutes < 60.0 && seconds < 60.0)
+        .then_some(f64::from(days) * 86400.0 + hours * 3600.0 + minutes * 60.0 + seconds)
+}
+
 /// A decimal number at the beginning of a text, and its length.
 pub(super) fn number(text: &str) -> Option<(f64, usize)> {
     let length = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
@@ -53,18 +68,89 @@ pub(super) fn number(text: &str) -> Option<(f64, usize)> {
 const JOINTS: [&str; 5] = [" and ", ", and ", ", ", " ", ":"];
 /// Units with their names, the longest names first.
 const UNITS: [(&[&str], f64); 7] = [
-    (&["milliseconds", "millisecond", "msecs", "ms", "毫秒"], 0.001),
-    (&["seconds", "second", "secs", "sec", "s", "秒钟", "秒"], 1.0),
-    (&["minutes", "minute", "mins", "min", "m", "分钟", "分"], 60.0),
-    (&["hours", "hour", "hrs", "hr", "h", "个小时", "小时"], 3600.0),
-    (&["days", "day", "d", "天"], 86400.0),
+    (&["milliseconds", "millisecond", "msecs", "ms", "毫秒", "ミリ秒", "밀리초"], 0.001),
+    (
+        &[
+            "seconds",
+            "second",
+            "secs",
+            "sec",
+            "s",
+            "秒钟",
+            "秒",
+            "초",
+            "sekunden",
+            "sekunde",
+            "sek",
+            "segundos",
+            "segundo",
+            "secondes",
+            "seconde",
+            "secondi",
+            "секунд",
+            "сек",
+            "giây",
+        ],
+        1.0,
+    ),
+    (
+        &[
+            "minutes",
+            "minute",
+            "mins",
+            "min",
+            "m",
+            "分钟",
+            "分",
+            "분",
+            "minuten",
+            "minutos",
+            "minuto",
+            "minuti",
+            "минут",
+            "мин",
+            "phút",
+        ],
+        60.0,
+    ),
+    (
+        &[
+            "hours",
+            "hour",
+            "hrs",
+            "hr",
+            "h",
+            "个小时",
+            "小时",
+            "時間",
+            "시간",
+            "stunden",
+            "stunde",
+            "std",
+            "horas",
+            "hora",
+            "heures",
+            "heure",
+            "ore",
+            "час",
+            "giờ",
+        ],
+        3600.0,
+    ),
+    (
+        &[
+            "days", "day", "d", "天", "日", "일", "tagen", "tage", "tag", "días", "dias", "día", "dia",
+            "jours", "jour", "giorni", "дней", "дня", "день", "ngày",
+        ],
+        86400.0,
+    ),
     (&["weeks", "week", "wk", "w", "个星期", "星期", "周"], 604_800.0),
     (&["months", "month", "个月"], 2_592_000.0),
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, span};
 
     #[test]
     fn every_spelling_of_a_duration() {
@@ -83,6 +169,14 @@ mod tests {
             ("20 seconds.", 20.0),
         ] {
             assert_eq!(parse(text).map(|(seconds, _)| seconds), Some(seconds), "{text}");
+        }
+        for (text, seconds) in [
+            ("07:01:20.", Some(25280.0)),
+            ("1.00:00:05", Some(86405.0)),
+            ("10:57 pm", None),
+            ("12:99:00", None),
+        ] {
+            assert_eq!(span(text), seconds, "{text}");
         }
         for text in ["20", "5 models", "10 messages", "", "1e9 s", ".5.5.5s"] {
             assert_eq!(parse(text), None, "{text}");

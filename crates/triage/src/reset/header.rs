@@ -36,8 +36,10 @@ fn retry_after(headers: &[(String, String)], frame: &Frame<'_>) -> Option<Stated
     }
     let at = http_date(text)?;
     // The sender's clock may be off: its own `date` says by how much.
-    let sent = value("date").and_then(http_date).unwrap_or(frame.now);
-    Stated::wait(at.duration_since(sent).as_secs_f64().max(0.0))
+    let sent = value("date").and_then(http_date);
+    let wait = Stated::wait(at.duration_since(sent.unwrap_or(frame.now)).as_secs_f64().max(0.0))?;
+    let at = Some(at).filter(|at| sent.is_none() && *at > frame.now);
+    Some(Stated { at, ..wait })
 }
 
 pub(super) fn reset(value: &str, frame: &Frame<'_>) -> Option<Stated> {

@@ -46,6 +46,9 @@ fn wait_after(line: &str, word: std::ops::Range<usize>) -> Option<f64> {
         return Some(seconds);
     }
     let bare = line.get(word)?;
+    if let Some(seconds) = duration::span(rest).filter(|_| bare.ends_with(" in")) {
+        return Some(seconds);
+    }
     let (seconds, length) = duration::number(rest).filter(|_| bare.ends_with("after"))?;
     let after = rest.get(length..)?;
     let counts = after.trim_start().starts_with(char::is_alphabetic);
@@ -56,11 +59,13 @@ fn wait_after(line: &str, word: std::ops::Range<usize>) -> Option<f64> {
 /// `46 seconds before retrying`, `30 秒后重试`.
 fn wait_before(before: &str) -> Option<f64> {
     let before = before.trim_end();
-    let start = before.char_indices().rev().take(24).filter(|(_, c)| c.is_ascii_digit()).map(|(at, _)| at);
-    let start = start.filter(|at| next_number(before, *at) == Some(*at)).min()?;
-    duration::parse(before.get(start..)?)
-        .filter(|(_, length)| start + length == before.len())
-        .map(|(seconds, _)| seconds)
+    let digits = before.char_indices().rev().take(24).filter(|(_, c)| c.is_ascii_digit()).map(|(at, _)| at);
+    let starts = digits.filter(|at| next_number(before, *at) == Some(*at));
+    // The longest duration that reaches up to the word: `2小时15分钟后`, not its last part.
+    starts.fold(None, |longest, start| {
+        let read = duration::parse(before.get(start..)?).filter(|(_, length)| start + length == before.len());
+        read.map(|(seconds, _)| seconds).or(longest)
+    })
 }
 
 fn moment(line: &str, frame: &Frame<'_>) -> Option<Stated> {
@@ -166,7 +171,7 @@ static SCANNERS: LazyLock<Scanners> = LazyLock::new(|| {
 });
 
 /// A line without any of these states no time.
-const ANCHORS: [&str; 22] = [
+const ANCHORS: [&str; 40] = [
     "reset",
     "again",
     "retry",
@@ -189,9 +194,27 @@ const ANCHORS: [&str; 22] = [
     "解除",
     "后可",
     "次日",
+    "replenish",
+    "try after",
+    "restable",
+    "réinitialis",
+    "リセット",
+    "再試行",
+    "お試し",
+    "후",
+    "다시",
+    "erneut",
+    "warten",
+    "zurück",
+    "nuevo",
+    "espere",
+    "réessay",
+    "novamente",
+    "через",
+    "riprova",
 ];
 /// Words that a wait follows.
-const WAITS: [&str; 29] = [
+const WAITS: [&str; 43] = [
     "again in",
     "again after",
     "again within",
@@ -221,9 +244,23 @@ const WAITS: [&str; 29] = [
     "等待",
     "将在",
     "请于",
+    "replenished in",
+    "restablece en",
+    "restablecerá en",
+    "replenish in",
+    "erneut in",
+    "warten sie",
+    "nuevo en",
+    "espere",
+    "réessayez dans",
+    "réessayer dans",
+    "novamente em",
+    "через",
+    "riprova tra",
+    "attendez",
 ];
 /// Words that follow a wait.
-const AFTERS: [&str; 9] = [
+const AFTERS: [&str; 16] = [
     "before retrying",
     "before trying",
     "before making",
@@ -233,11 +270,18 @@ const AFTERS: [&str; 9] = [
     "后重置",
     "后可",
     "之后",
+    "後に",
+    "後再",
+    "후에",
+    "후 다시",
+    "뒤에",
+    "erneut",
+    "warten",
 ];
 const FILLERS: [&str; 9] =
     ["about", "approximately", "around", "at least", "up to", "another", "~", "约", ":"];
 /// Words that a moment follows.
-const MOMENTS: [&str; 16] = [
+const MOMENTS: [&str; 17] = [
     "resets",
     "reset",
     "again",
@@ -249,6 +293,7 @@ const MOMENTS: [&str; 16] = [
     "refresh",
     "renew",
     "resume",
+    "try after",
     "重置",
     "恢复",
     "重试",

@@ -157,8 +157,10 @@ struct RawRule {
     body: Vec<BodyShape>,
     wait: Option<Spanned<String>>,
     quoted: Option<bool>,
+    #[serde(default)]
+    weak: bool,
     class: Class,
-    scope: Option<Scope>,
+    scope: Option<Spanned<String>>,
     reason: Spanned<String>,
     window: Option<Spanned<String>>,
     #[serde(default)]
@@ -249,6 +251,19 @@ impl RawRule {
                 }
             },
         };
+        let usual = usual_scope(self.class);
+        let (scope, scope_from_text) = match &self.scope {
+            None => (usual, false),
+            Some(name) if name.get_ref() == "from_text" => (usual, true),
+            Some(name) => match Scope::ALL.into_iter().find(|scope| scope.as_str() == name.get_ref()) {
+                Some(scope) => (scope, false),
+                None => {
+                    let problem = format!("unknown scope {:?}", name.get_ref());
+                    let fix = "use request, model, key, account, provider, network, local or from_text";
+                    return Err(source.error(name.span().start, &problem, fix));
+                }
+            },
+        };
         let reason = self.reason.get_ref();
         if reason.is_empty()
             || !reason.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
@@ -262,7 +277,8 @@ impl RawRule {
         }
         Ok(Then {
             class: self.class,
-            scope: self.scope.unwrap_or_else(|| usual_scope(self.class)),
+            scope,
+            scope_from_text,
             reason: reason.clone(),
             window,
             disable_key: self.disable_key,
@@ -288,6 +304,7 @@ impl RawRule {
             bodies: self.body.clone(),
             wait: self.wait.as_ref().map(|raw| wait(source, raw)).transpose()?,
             quoted: self.quoted,
+            weak: self.weak,
         })
     }
 }

@@ -29,7 +29,7 @@ fn the_corpus_is_read_right_and_nothing_is_harmful() {
 fn a_provider_without_a_pack_is_read_almost_as_well() {
     let score = as_stranger();
     assert!(score.accuracy() >= 95.0, "{:.2} %\n{}", score.accuracy(), score.wrong.join("\n"));
-    assert!(score.harmful.len() <= 5, "{}", score.harmful.join("\n"));
+    assert!(score.harmful.is_empty(), "{}", score.harmful.join("\n"));
     assert!(score.field("disable_key") >= 99.0, "{:.2} %", score.field("disable_key"));
 }
 

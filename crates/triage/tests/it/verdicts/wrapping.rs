@@ -24,7 +24,7 @@ fn wrapping_keeps_the_class() {
             } else {
                 lost.push(format!("{}: {} -> {} [{}]", line.id, before.class, after.class, after.rule));
             }
-            let relayed = matches!(*name, "litellm" | "prose");
+            let relayed = matches!(*name, "litellm" | "prose" | "raw");
             assert!(
                 !relayed || after.key_action != KeyAction::Disable,
                 "{name}: {} disables a relay's key",
@@ -47,6 +47,8 @@ const WRAPPINGS: &[(&str, f64, Wrap)] = &[
     ("python", 99.0, |line| Some(with_body(line, &python(&parsed(line))))),
     ("litellm", 97.5, litellm),
     ("prose", 97.0, prose),
+    ("raw", 96.0, raw),
+    ("error code", 96.0, error_code),
     ("stream", 97.5, stream),
 ];
 
@@ -134,6 +136,33 @@ fn prose(line: &Line) -> Option<Value> {
         json!({ "error": { "message": message, "type": "api_error", "code": "provider_response_error" } });
     let mut failure = with_body(line, &body.to_string());
     failure["provider"] = json!("unheard-of");
+    Some(failure)
+}
+
+/// An aggregator that passes the upstream's answer on as a text.
+fn raw(line: &Line) -> Option<Value> {
+    let provider = line.failure["provider"].as_str()?;
+    let status = line.failure["status"].as_u64()?;
+    let metadata = json!({ "raw": body(line), "provider_name": provider });
+    let body =
+        json!({ "error": { "message": "Provider returned error", "code": status, "metadata": metadata } });
+    let mut failure = with_body(line, &body.to_string());
+    failure["provider"] = json!("unheard-of");
+    Some(failure)
+}
+
+/// What a program prints that uses the official Python library.
+fn error_code(line: &Line) -> Option<Value> {
+    let status = line.failure["status"].as_u64()?;
+    let printed = format!(
+        "Traceback (most recent call last):\n  File \"agent.py\", line 403, in ask\nopenai.APIStatusError: Error code: {status} - {}\n",
+        python(&parsed(line))
+    );
+    let mut failure = with_body(line, "");
+    failure["kind"] = json!("process");
+    failure["status"] = Value::Null;
+    failure["exit_code"] = json!(1);
+    failure["stderr"] = json!(printed);
     Some(failure)
 }
 
