@@ -19,6 +19,10 @@ mod action;
 mod decide;
 mod end;
 mod journey;
+mod last_resort;
+mod plan;
+mod stage;
+mod view;
 mod walk;
 
 pub use action::{Action, Attempt, End, Outcome, Progress, Step, Tried, TriedResult, Wake};
@@ -27,10 +31,14 @@ pub use journey::{Call, Leg, Limits};
 
 use std::{sync::Arc, time::Duration};
 
+use self::{
+    plan::{Again, Otherwise, Plan},
+    stage::Stage,
+};
 use crate::{
     Class, KeyId, ProviderId, Scope, Timestamp, Verdict,
     ladder::{Chance, until},
-    pool::{Fault, Permit, Pool, Why},
+    pool::{Permit, Pool},
 };
 
 /// One request's journey.
@@ -65,97 +73,6 @@ pub struct Cascade {
     probe_wait: Option<Timestamp>,
     /// A place in the queue for a key that is busy.
     place: Option<Arc<()>>,
-}
-
-/// A leg and what has happened on it.
-#[derive(Debug)]
-struct Stage {
-    leg: Leg,
-    /// Keys that were left behind.
-    spent: Vec<KeyId>,
-    /// Models that are no use with any key.
-    dead_models: Vec<usize>,
-    /// Routes that were tried: key and position of the model.
-    tried: Vec<(KeyId, usize)>,
-    overload_retries: u32,
-    /// Whether the one further key after an overload has been granted.
-    overload_key: bool,
-    provider_faults: u32,
-    /// Failures that are the key's own fault if a sibling answers.
-    faults: Vec<Fault>,
-    ladder_step: usize,
-    /// Set while the last failure was the provider's.
-    leaving_over: Option<Why>,
-    /// Whether it must not be visited again.
-    over: bool,
-    /// Whether it was skipped because every model's breaker is open.
-    all_open: bool,
-    patient_until: Option<Timestamp>,
-}
-
-impl Stage {
-    fn new(leg: Leg) -> Self {
-        let over = leg.context_too_small || leg.models.is_empty();
-        Self {
-            leg,
-            spent: Vec::new(),
-            dead_models: Vec::new(),
-            tried: Vec::new(),
-            overload_retries: 0,
-            overload_key: false,
-            provider_faults: 0,
-            faults: Vec::new(),
-            ladder_step: 0,
-            leaving_over: None,
-            over,
-            all_open: false,
-            patient_until: None,
-        }
-    }
-
-    fn keys_tried(&self) -> usize {
-        let mut keys: Vec<KeyId> = self.tried.iter().map(|(key, _)| *key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys.len()
-    }
-}
-
-/// What is to be done next.
-#[derive(Clone, Debug, PartialEq)]
-enum Plan {
-    /// Any key of the leg that has not been left behind.
-    Key(Step),
-    /// The same key and model again at a time.
-    Same(Again),
-    /// The kept key again at a time.
-    Climb { at: Timestamp },
-    /// The next model on the same key.
-    Model { key: KeyId, otherwise: Otherwise },
-    /// The model with the larger window, on the same key.
-    LargerWindow { key: KeyId },
-    /// The kept attempt again, on a fresh connection.
-    Fresh,
-    /// The next leg.
-    Leg,
-    /// Nothing.
-    Over(End),
-}
-
-/// A route that is tried again at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Again {
-    key: KeyId,
-    model: usize,
-    at: Timestamp,
-}
-
-/// Where to go when a key has no further model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Otherwise {
-    Key,
-    FurtherKey,
-    Leg,
 }
 
 #[derive(Debug)]

@@ -77,9 +77,6 @@ impl Cascade {
         if matches!(failure.class(), Class::ServerError | Class::Timeout | Class::NetworkError) {
             stage.faults.push(Fault::of(&held.permit, &failure.verdict, failure.status));
         }
-        if ambiguous {
-            self.ambiguous_repeats += 1;
-        }
     }
 
     /// Failures after which nothing may be tried, whatever their class.
@@ -98,7 +95,7 @@ impl Cascade {
         }
         let may_repeat = match settings.ambiguous_retry {
             AmbiguousRetry::Bounded => true,
-            AmbiguousRetry::Once => self.ambiguous_repeats <= 1,
+            AmbiguousRetry::Once => self.ambiguous_repeats == 0,
             AmbiguousRetry::Never => false,
         };
         let ambiguous = failure.progress == Progress::MaybeAccepted;
@@ -230,13 +227,13 @@ impl Cascade {
         let longest = settings.last_key_ladder_s.iter().max().copied().map(Duration::from_secs)?;
         let step =
             settings.last_key_ladder_s.get(self.stage().ladder_step).copied().map(Duration::from_secs)?;
-        if stated > longest || self.attempts_left(pool) == 0 {
+        if stated > longest || self.attempts_left(self.at, pool) == 0 {
             return None;
         }
         let chance = self.chance.about(u64::from(self.attempts));
         let at =
             after(now, if stated >= step { chance.beyond(stated) } else { chance.around(step).max(stated) });
-        let is_last = !self.has_other_key(held.permit.key(), held.model, pool, now);
+        let is_last = !self.has_other_key(held.model, pool, now);
         (is_last && self.is_in_time(at) && pool.pay(now)).then_some(at)
     }
 

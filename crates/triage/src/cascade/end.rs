@@ -106,7 +106,7 @@ struct Obstacle {
 
 impl Cascade {
     /// What the client gets when nothing is left to try: the obstacle that is over soonest decides.
-    pub(super) fn final_end(&mut self, pool: &mut Pool, now: Timestamp) -> End {
+    pub(super) fn final_end(&self, pool: &mut Pool, now: Timestamp) -> End {
         if self.legs.iter().all(|stage| stage.leg.context_too_small) && !self.legs.is_empty() {
             return End::Error(FinalError::of(FinalKind::ContextOverflow, Class::ContextOverflow));
         }
@@ -119,7 +119,7 @@ impl Cascade {
     }
 
     /// The deadline has come.
-    pub(super) fn out_of_time(&mut self, pool: &mut Pool, now: Timestamp) -> End {
+    pub(super) fn out_of_time(&self, pool: &mut Pool, now: Timestamp) -> End {
         if self.attempts == 0
             && let End::Error(error) = self.final_end(pool, now)
             && error.kind != FinalKind::NoUsableKey
@@ -151,13 +151,12 @@ impl Cascade {
     }
 
     /// What stood in the way, leg by leg, then attempt by attempt.
-    fn obstacles(&mut self, pool: &mut Pool, now: Timestamp) -> Vec<Obstacle> {
+    fn obstacles(&self, pool: &mut Pool, now: Timestamp) -> Vec<Obstacle> {
         let mut obstacles = Vec::new();
         for at in 0..self.legs.len() {
             if self.legs[at].leg.context_too_small || self.legs[at].leg.models.is_empty() {
                 continue;
             }
-            self.at = at;
             let provider = self.legs[at].leg.provider.clone();
             let opening = pool.provider_breaker(&provider).and_then(|breaker| breaker.open.as_ref());
             if let Some(class) = opening.map(|opening| opening.why.class) {
@@ -169,7 +168,7 @@ impl Cascade {
                     Admission::Closed | Admission::Probe => {}
                 }
             }
-            let outlook = self.outlook(0, pool, now);
+            let outlook = self.outlook(at, 0, pool, now);
             obstacles.extend(outlook.lasting.map(|class| Obstacle { class, over_at: None }));
             obstacles
                 .extend(outlook.back_at.map(|(back_at, class)| Obstacle { class, over_at: Some(back_at) }));

@@ -1,16 +1,15 @@
 //! Carrying a plan out: what is possible becomes an attempt, what is not leads on.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use crate::{
-    Class, KeyId, ModelId, Settings, Timestamp,
-    breaker::Admission,
+    Class, KeyId, ModelId, Timestamp,
     cascade::{
-        Action, Again, Attempt, Cascade, End, FinalError, FinalKind, Held, Otherwise, Plan, Step, Tried,
-        TriedResult, Wake,
+        Action, Again, Attempt, Cascade, End, FinalError, FinalKind, Held, Otherwise, Plan, Progress, Step,
+        Tried, TriedResult, Wake,
     },
     ladder::{after, until},
-    pool::{Outlook, Permit, Pool, Wish},
+    pool::{Permit, Pool},
 };
 
 impl Cascade {
@@ -51,8 +50,8 @@ impl Cascade {
         let key = held.permit.key();
         pool.release(held.permit, now);
         let permit = self
-            .is_admitted(pool, now)
-            .then(|| self.with_wish(held.model, |wish| pool.pick_key(wish, key, now)))
+            .is_admitted(self.at, pool, now)
+            .then(|| self.with_wish(self.at, held.model, |wish| pool.pick_key(wish, key, now)))
             .flatten();
         if permit.is_none() {
             self.plan = Plan::Key(Step::NextKey);
@@ -79,8 +78,8 @@ impl Cascade {
         if now < at {
             return Some(Action::Wait { until: at, wake: Wake::Time });
         }
-        let permit = (self.attempts_left(pool) > 0 && self.is_admitted(pool, now))
-            .then(|| self.with_wish(model, |wish| pool.pick_key(wish, key, now)))
+        let permit = (self.attempts_left(self.at, pool) > 0 && self.is_admitted(self.at, pool, now))
+            .then(|| self.with_wish(self.at, model, |wish| pool.pick_key(wish, key, now)))
             .flatten();
         match permit {
             Some(permit) => Some(self.attempt((permit, model), Step::RetrySame, pool, now)),
@@ -99,12 +98,12 @@ impl Cascade {
         pool: &mut Pool,
         now: Timestamp,
     ) -> Option<Action> {
-        if self.attempts_left(pool) > 0 && self.is_admitted(pool, now) {
-            for model in self.candidates(pool, now) {
+        if self.attempts_left(self.at, pool) > 0 && self.is_admitted(self.at, pool, now) {
+            for model in self.candidates(self.at, pool, now) {
                 if self.legs[self.at].tried.contains(&(key, model)) {
                     continue;
                 }
-                if let Some(permit) = self.with_wish(model, |wish| pool.pick_key(wish, key, now)) {
+                if let Some(permit) = self.with_wish(self.at, model, |wish| pool.pick_key(wish, key, now)) {
                     return Some(self.attempt((permit, model), Step::NextModel, pool, now));
                 }
             }
@@ -127,17 +126,17 @@ impl Cascade {
 
     fn larger_window(&mut self, key: KeyId, pool: &mut Pool, now: Timestamp) -> Option<Action> {
         self.overflowed = true;
-        let settings = self.settings(pool);
+        let settings = self.settings(self.at, pool);
         let larger = settings.as_deref().and_then(|settings| settings.context_fallback.as_deref());
         if let Some(larger) = larger.map(ModelId::from)
-            && self.attempts_left(pool) > 0
+            && self.attempts_left(self.at, pool) > 0
         {
             let models = &mut self.stage().leg.models;
             let model = models.iter().position(|model| *model == larger).unwrap_or_else(|| {
                 models.push(larger);
                 models.len() - 1
             });
-            if let Some(permit) = self.with_wish(model, |wish| pool.pick_key(wish, key, now)) {
+            if let Some(permit) = self.with_wish(self.at, model, |wish| pool.pick_key(wish, key, now)) {
                 return Some(self.attempt((permit, model), Step::LargerWindow, pool, now));
             }
         }
@@ -151,17 +150,20 @@ impl Cascade {
             self.plan = Plan::Leg;
             return None;
         }
-        if self.attempts_left(pool) == 0 || !self.is_admitted(pool, now) || !self.unknown_allows() {
+        if self.attempts_left(self.at, pool) == 0
+            || !self.is_admitted(self.at, pool, now)
+            || !self.unknown_allows(self.at)
+        {
             self.plan = Plan::Leg;
             return None;
         }
-        let model = self.candidates(pool, now).first().copied();
+        let model = self.candidates(self.at, pool, now).first().copied();
         self.stage().all_open = model.is_none();
         let Some(model) = model else {
             self.plan = Plan::Leg;
             return None;
         };
-        if let Some(permit) = self.with_wish(model, |wish| pool.pick(wish, now)) {
+        if let Some(permit) = self.with_wish(self.at, model, |wish| pool.pick(wish, now)) {
             return Some(self.attempt((permit, model), step, pool, now));
         }
         if let Some(wait) = self.patience(model, pool, now) {
@@ -173,11 +175,11 @@ impl Cascade {
 
     /// Waits for the leg's first key, if it is back soon enough.
     fn patience(&mut self, model: usize, pool: &mut Pool, now: Timestamp) -> Option<Action> {
-        let settings = self.settings(pool)?;
+        let settings = self.settings(self.at, pool)?;
         if settings.patience_s == 0 {
             return None;
         }
-        let (at, _) = self.outlook(model, pool, now).back_at?;
+        let (at, _) = self.outlook(self.at, model, pool, now).back_at?;
         let patient_until = *self
             .stage()
             .patient_until
@@ -218,96 +220,14 @@ impl Cascade {
         Some(self.last_resort(pool, now))
     }
 
-    /// The chain is used up: breakers that may be ignored, probes that are under way, places that come free, an
-    /// unknown failure that may be over; else the end.
-    fn last_resort(&mut self, pool: &mut Pool, now: Timestamp) -> Action {
-        if let Some(action) = self.through_open_breaker(pool, now) {
-            return action;
-        }
-        if let Some(wait) = self.wait_for_others(pool, now) {
-            return wait;
-        }
-        for at in 0..self.legs.len() {
-            self.at = at;
-            let is_shut = self.legs[at].over || self.attempts_left(pool) == 0 || !self.is_admitted(pool, now);
-            if is_shut || self.unknown.is_some() {
-                continue;
-            }
-            let model = self.candidates(pool, now).first().copied().unwrap_or_default();
-            if let Some(permit) = self.with_wish(model, |wish| pool.pick_unknown(wish, now)) {
-                return self.attempt((permit, model), Step::UnknownProbe, pool, now);
-            }
-        }
-        Action::Finish(self.final_end(pool, now))
-    }
-
-    /// If every candidate's breaker is open, the requested model is tried anyway.
-    fn through_open_breaker(&mut self, pool: &mut Pool, now: Timestamp) -> Option<Action> {
-        if self.attempts > 0 {
-            return None;
-        }
-        for at in 0..self.legs.len() {
-            if !self.legs[at].all_open || self.legs[at].over {
-                continue;
-            }
-            self.at = at;
-            if !self.is_admitted(pool, now) {
-                continue;
-            }
-            if let Some(permit) = self.with_wish(0, |wish| pool.pick(wish, now)) {
-                return Some(self.attempt((permit, 0), Step::OpenBreaker, pool, now));
-            }
-        }
-        None
-    }
-
-    /// Others are trying a key, or hold all places of one: their outcome may help.
-    fn wait_for_others(&mut self, pool: &mut Pool, now: Timestamp) -> Option<Action> {
-        for at in 0..self.legs.len() {
-            self.at = at;
-            if self.legs[at].over || self.attempts_left(pool) == 0 || !self.unknown_allows() {
-                continue;
-            }
-            let provider = self.legs[at].leg.provider.clone();
-            let admission = pool.provider_admission(&provider, now);
-            if matches!(admission, Admission::Open(_)) {
-                continue;
-            }
-            let outlook = self.outlook(0, pool, now);
-            let last = if outlook.busy && self.place(pool) {
-                self.limits.deadline
-            } else if outlook.probing || admission == Admission::Probing {
-                *self.probe_wait.get_or_insert_with(|| after(now, PROBE_WAIT))
-            } else {
-                continue;
-            };
-            let until = self.within_time(last);
-            if now < until {
-                let next_leg = (0..self.legs.len()).find(|at| !self.legs[*at].over).unwrap_or(at);
-                self.at = next_leg;
-                self.plan = Plan::Key(if self.attempts == 0 { Step::First } else { Step::NextKey });
-                return Some(Action::Wait { until, wake: Wake::PoolChange });
-            }
-        }
-        None
-    }
-
-    /// Takes a place in the provider's queue; false if the queue is full.
-    fn place(&mut self, pool: &Pool) -> bool {
-        if self.place.is_none() {
-            self.place = pool.queue(&self.legs[self.at].leg.provider);
-        }
-        self.place.is_some()
-    }
-
     /// The latest moment of a wait that still leaves time for an attempt.
-    fn within_time(&self, then: Timestamp) -> Timestamp {
+    pub(super) fn within_time(&self, then: Timestamp) -> Timestamp {
         let least = jiff::SignedDuration::from_secs(1);
         let last = self.limits.deadline.checked_sub(least).unwrap_or(self.limits.deadline);
         then.min(last)
     }
 
-    fn attempt(
+    pub(super) fn attempt(
         &mut self,
         (permit, model): (Permit, usize),
         step: Step,
@@ -322,6 +242,12 @@ impl Cascade {
             pool.answer_timeout(&provider)
         };
         self.attempts += 1;
+        if matches!(
+            self.trail.last().map(|tried| &tried.result),
+            Some(TriedResult::Failed { progress: Progress::MaybeAccepted, .. })
+        ) {
+            self.ambiguous_repeats += 1;
+        }
         self.place = None;
         let attempt = Attempt {
             leg: self.at,
@@ -362,86 +288,4 @@ impl Cascade {
         self.held = Some(Held { permit, attempt: attempt.clone(), model, committed: false });
         Action::Attempt(attempt)
     }
-
-    /// Attempts that this leg may still make: one for each later leg is kept back.
-    pub(super) fn attempts_left(&self, pool: &Pool) -> u32 {
-        let Some(settings) = self.settings(pool) else { return 0 };
-        let most = settings.max_attempts.max(1);
-        let most = if self.limits.client_retries > 0 { most.min(ATTEMPTS_FOR_RETRIES) } else { most };
-        let later =
-            self.legs.iter().skip(self.at + 1).filter(|stage| !stage.over && stage.tried.is_empty()).count();
-        let kept = u32::try_from(later).unwrap_or(u32::MAX).min(most - 1);
-        (most - kept).saturating_sub(self.attempts)
-    }
-
-    /// Whether another key of the leg could serve the model.
-    pub(super) fn has_other_key(
-        &mut self,
-        key: KeyId,
-        model: usize,
-        pool: &mut Pool,
-        now: Timestamp,
-    ) -> bool {
-        self.stage().spent.push(key);
-        self.with_wish(model, |wish| pool.has_ready(wish, now))
-    }
-
-    pub(super) fn outlook(&mut self, model: usize, pool: &mut Pool, now: Timestamp) -> Outlook {
-        self.with_wish(model, |wish| pool.outlook(wish, now))
-    }
-
-    /// Positions of the leg's models that may be asked, from the top.
-    fn candidates(&self, pool: &Pool, now: Timestamp) -> Vec<usize> {
-        let stage = &self.legs[self.at];
-        let falls_back = self.settings(pool).is_some_and(|settings| settings.model_fallback);
-        let count = if falls_back { stage.leg.models.len() } else { 1 };
-        let admitted = |model: &usize| {
-            let admission = pool.model_admission(&stage.leg.provider, &stage.leg.models[*model], now);
-            // A request that rotates keys keeps the model that it has begun with.
-            let begun = stage.tried.iter().any(|(_, tried)| tried == model);
-            begun || matches!(admission, Admission::Closed | Admission::Probe)
-        };
-        (0..count).filter(|model| !stage.dead_models.contains(model)).filter(admitted).collect()
-    }
-
-    /// Whether an unknown failure, if there was one, allows another key here.
-    fn unknown_allows(&self) -> bool {
-        let begun = !self.legs[self.at].tried.is_empty();
-        self.unknown.is_none_or(|allowance| if begun { allowance.keys > 0 } else { allowance.legs > 0 })
-    }
-
-    fn is_admitted(&self, pool: &Pool, now: Timestamp) -> bool {
-        let provider = &self.legs[self.at].leg.provider;
-        matches!(pool.provider_admission(provider, now), Admission::Closed | Admission::Probe)
-    }
-
-    fn settings(&self, pool: &Pool) -> Option<Arc<Settings>> {
-        pool.settings(&self.legs.get(self.at)?.leg.provider)
-    }
-
-    /// Asks something of the pool for one model of the leg, without the routes that this request has used.
-    fn with_wish<R>(&mut self, model: usize, ask: impl FnOnce(&Wish<'_>) -> R) -> R {
-        let stage = &self.legs[self.at];
-        let provider = &stage.leg.provider;
-        let name = &stage.leg.models[model];
-        let mut excluded = stage.spent.clone();
-        let elsewhere =
-            |tried: &&Tried| tried.leg != self.at && tried.provider == *provider && tried.model == *name;
-        excluded.extend(self.trail.iter().filter(elsewhere).map(|tried| tried.key));
-        excluded
-            .extend(self.refused.iter().filter(|(refusing, _)| refusing == provider).map(|(_, key)| *key));
-        ask(&Wish {
-            provider,
-            model: name,
-            excluded: &excluded,
-            session: self.limits.session,
-            pinned: self.limits.pinned,
-            request: self.request,
-        })
-    }
 }
-
-/// How long the outcome of other requests' probes is waited for.
-const PROBE_WAIT: Duration = Duration::from_secs(5);
-/// Attempts of a request that the client itself repeats.
-const ATTEMPTS_FOR_RETRIES: u32 = 8;

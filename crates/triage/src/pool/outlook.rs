@@ -12,15 +12,15 @@ use crate::{
 
 /// The prospects of a provider for one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outlook {
+pub(crate) struct Outlook {
     /// When the first resting key comes back by itself, and what it rests for.
-    pub back_at: Option<(Timestamp, Class)>,
+    pub(crate) back_at: Option<(Timestamp, Class)>,
     /// Whether a key is being tried by others, so that waiting for their outcome may help.
-    pub probing: bool,
+    pub(crate) probing: bool,
     /// Whether a key only lacks a free place.
-    pub busy: bool,
+    pub(crate) busy: bool,
     /// What keeps keys away that do not come back by themselves.
-    pub lasting: Option<Class>,
+    pub(crate) lasting: Option<Class>,
 }
 
 /// Outlooks of models, kept until anything changes: in an outage every request asks, and nothing changes.

@@ -75,12 +75,7 @@ impl Provider {
         now: Timestamp,
     ) -> bool {
         let Some(slot) = self.slot(id, 0) else { return false };
-        let disabled = Disabled { since: now, why: Why::of(verdict, status, RestSource::Test) };
-        let worsened = self.keys[slot].gate.worsen(|health| health.disable(disabled));
-        if worsened {
-            self.after_key_worsened(slot, Some(Notice::Disabled), now);
-        }
-        worsened
+        self.disable_for(slot, Why::of(verdict, status, RestSource::Test), now)
     }
 
     /// Opens a new epoch for a key, for its use of every model, and for the account that holds it back.

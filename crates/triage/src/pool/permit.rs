@@ -39,12 +39,12 @@ impl Permit {
     }
 
     /// Whether the key is only coming back, so that this call is its test.
-    pub fn is_trial(&self) -> bool {
+    pub(crate) fn is_trial(&self) -> bool {
         self.ticket().key_mark.permit
     }
 
     /// Whether the key is kept for this request alone while it climbs the ladder.
-    pub fn is_climbing(&self) -> bool {
+    pub(crate) fn is_climbing(&self) -> bool {
         self.ticket().climbing.is_some()
     }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::{
-    Class, KeyId, Penalty, QuotaSnapshot, Timestamp, Verdict, Window,
-    ladder::{Ladder, after},
+    KeyId, Penalty, QuotaSnapshot, Timestamp, Verdict, Window,
+    ladder::{Ladder, after, until},
     pool::{
         Disabled, Health, Notice, Probe, ProbeKind, ProbeResult, Rest, RestSource, Why, gate::Phase,
-        probe::About, provider::Provider, settle::BALANCE_FIRST, term::DAY,
+        probe::About, provider::Provider, refusal::BALANCE_FIRST, term::DAY,
     },
 };
 
@@ -40,7 +40,7 @@ impl Provider {
     pub(super) fn take_result(&mut self, probe: &Probe, result: ProbeResult, now: Timestamp) {
         let Some(slot) = self.slot(probe.key, 0) else { return };
         if let ProbeResult::Quota(snapshot) = &result {
-            self.save_snapshot(slot, snapshot);
+            self.save_snapshot(slot, snapshot, now);
         }
         let epoch = match probe.about {
             About::Key(epoch) => epoch,
@@ -71,7 +71,7 @@ impl Provider {
     /// The headers of an answer, or a probe, told of the key's windows.
     pub(super) fn record_quota(&mut self, id: KeyId, snapshot: &QuotaSnapshot, now: Timestamp) {
         let Some(slot) = self.slot(id, 0) else { return };
-        self.save_snapshot(slot, snapshot);
+        self.save_snapshot(slot, snapshot, now);
         let gate = &self.keys[slot].gate;
         let (Phase::Resting(_), Some(rest)) = (gate.phase(now), gate.health.decisive()) else { return };
         let newer = snapshot.taken_at > rest.since;
@@ -80,10 +80,19 @@ impl Provider {
         }
     }
 
-    fn save_snapshot(&mut self, slot: usize, snapshot: &QuotaSnapshot) {
-        match &mut self.keys[slot].quota {
+    /// Remembers what is known of the key's windows; written at once if a window has filled or opened, else once a
+    /// minute, since traffic tells of it with every answer.
+    fn save_snapshot(&mut self, slot: usize, snapshot: &QuotaSnapshot, now: Timestamp) {
+        let key = &mut self.keys[slot];
+        let before = key.quota.as_ref().map(|known| known.exhausted().count());
+        match &mut key.quota {
             Some(known) => known.update(snapshot),
             none @ None => *none = Some(Box::new(snapshot.clone())),
+        }
+        let turned = before != key.quota.as_ref().map(|known| known.exhausted().count());
+        if turned || key.quota_noted.is_none_or(|noted| until(noted, now) >= NOTE_WINDOWS_EVERY) {
+            key.quota_noted = Some(now);
+            self.note_key(slot, None);
         }
     }
 
@@ -105,14 +114,7 @@ impl Provider {
         if self.mass_refusal(class, now).is_some() {
             return;
         }
-        let why = Why { source: RestSource::Test, ..Why::of(verdict, None, RestSource::Test) };
-        let disabled = Disabled { since: now, why };
-        if self.keys[slot].gate.worsen(|health| health.disable(disabled)) {
-            if verdict.class == Class::BillingExhausted {
-                self.ask_again(slot, ProbeKind::Balance, now);
-            }
-            self.after_key_worsened(slot, Some(Notice::Disabled), now);
-        }
+        self.disable_for(slot, Why::of(verdict, None, RestSource::Test), now);
     }
 
     /// The provider's own word on the windows replaces a guess, in either direction.
@@ -122,7 +124,7 @@ impl Provider {
         let Some(rest) = guessed_window(health).cloned() else { return };
         if let Some(resets_at) = snapshot.opens_at(now) {
             let chance = self.chance.about(key.id.0).about(health.epoch);
-            let wait = chance.later(crate::ladder::until(now, resets_at));
+            let wait = chance.later(until(now, resets_at));
             let why = Why { source: RestSource::Probe, ..rest.why };
             let rest =
                 Rest { level: 1, step: 0, penalty: rest.penalty, since: now, until: after(now, wait), why };
@@ -177,5 +179,7 @@ fn guessed_window(health: &Health) -> Option<&Rest> {
     is_guess.then_some(rest)
 }
 
+/// How often the windows of a key are written while nothing turns on them.
+const NOTE_WINDOWS_EVERY: Duration = Duration::from_secs(60);
 const AGAIN_FIRST: Duration = Duration::from_secs(60);
 const AGAIN_CEILING: Duration = Duration::from_secs(3600);

@@ -79,6 +79,8 @@ pub(super) struct Key {
     pub(super) counters: Counters,
     pub(super) last_success: Option<Timestamp>,
     pub(super) quota: Option<Box<QuotaSnapshot>>,
+    /// When what is known of its windows was last written.
+    pub(super) quota_noted: Option<Timestamp>,
 }
 
 /// Keys that stand and fall together.
@@ -319,6 +321,7 @@ impl Key {
                 counters: Counters::default(),
                 last_success: None,
                 quota: None,
+                quota_noted: None,
             },
         }
     }

@@ -7,7 +7,7 @@ use crate::{
         ProbeKind, SavedKey, SavedState, Subject,
         gate::Gate,
         provider::{Provider, Timer},
-        settle::BALANCE_FIRST,
+        refusal::BALANCE_FIRST,
     },
 };
 

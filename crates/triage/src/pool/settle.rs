@@ -1,16 +1,14 @@
 //! What an attempt's outcome does to everything that it touched.
 
-use std::time::Duration;
-
 use crate::{
-    AccountId, Class, KeyId, ModelId, Penalty, Scope, Timestamp, Treatment, Verdict,
-    ladder::{Ladder, after},
+    Class, ModelId, Penalty, Scope, Timestamp, Treatment, Verdict,
+    ladder::after,
     pool::{
-        Disabled, Health, Notice, ProbeKind, Rest, RestSource, Why,
+        Health, Notice, ProbeKind, Rest, RestSource, Why,
         gate::{Mark, Proof},
         permit::Ticket,
-        provider::{Provider, Refusal, Timer},
-        term::{DAY, Known, Term, snapshot_says},
+        provider::{Provider, Timer},
+        term::{Known, Term, snapshot_says},
     },
 };
 
@@ -210,52 +208,6 @@ impl Provider {
         }
     }
 
-    fn rest_account(&mut self, case: &Case<'_>, penalty: Penalty, term: Term, now: Timestamp) {
-        let (Some(id), Some(mark)) = (self.keys[case.slot].account.clone(), case.account_mark) else {
-            return;
-        };
-        let rest = self.rest(case, penalty, (term, mark.level), now);
-        self.worsen_account(&id, mark, |health| add(health, rest, term.stated), now);
-    }
-
-    /// Whoever shares the account comes back one at a time.
-    fn suspect_siblings(&mut self, case: &Case<'_>, now: Timestamp) {
-        let (Some(id), Some(mark)) = (self.keys[case.slot].account.clone(), case.account_mark) else {
-            return;
-        };
-        let Some(account) = self.accounts.get(&id).filter(|account| account.members.len() > 1) else {
-            return;
-        };
-        if case.verdict.scope != Scope::Account {
-            return;
-        }
-        let ladder = Ladder::new(Duration::from_secs(self.settings.account_suspect_s), DAY);
-        let step = account.gate.health.next_step(Penalty::RestDoubt);
-        let term = Term { source: RestSource::Account, ..Term::guess(ladder, step) };
-        let rest = self.rest(case, Penalty::RestDoubt, (term, mark.level), now);
-        self.worsen_account(&id, mark, |health| health.add_guess(rest), now);
-    }
-
-    fn worsen_account(
-        &mut self,
-        id: &AccountId,
-        mark: Mark,
-        change: impl FnOnce(&mut Health),
-        now: Timestamp,
-    ) {
-        let Some(account) = self.accounts.get_mut(id).filter(|account| account.gate.is_current(mark)) else {
-            return;
-        };
-        if !account.gate.worsen(change) {
-            return;
-        }
-        if let Some(until) = account.gate.health.until() {
-            self.wake(until, Timer::Account(id.clone()));
-        }
-        self.refresh_account(id, now);
-        self.note_account(id);
-    }
-
     /// Rests the key's use of the model.
     fn rest_use(&mut self, case: &Case<'_>, penalty: Penalty, now: Timestamp) {
         let key = &self.keys[case.slot];
@@ -282,75 +234,6 @@ impl Provider {
         self.refresh(case.slot, now);
     }
 
-    /// Sets the key aside; says whether so many fell the same way that the provider is to be suspected.
-    fn quarantine(&mut self, case: &Case<'_>, now: Timestamp) -> bool {
-        let key = &self.keys[case.slot];
-        if !key.gate.is_current(case.key_mark) {
-            return false;
-        }
-        let (id, vain_tests) = (key.id, key.vain_tests);
-        let step = key.gate.health.next_step(Penalty::Quarantine).saturating_add(vain_tests);
-        let ladder = Ladder::new(Duration::from_secs(self.settings.quarantine_s), DAY);
-        let level = case.key_mark.level;
-        let rest = self.rest(case, Penalty::Quarantine, (Term::guess(ladder, step), level), now);
-        let worse = self.keys[case.slot].gate.worsen(|health| health.add_quarantine(rest));
-        self.refusals.push_back(Refusal { at: now, key: id, class: case.verdict.class });
-        let mass = self.mass_refusal(case.verdict.class, now);
-        if worse {
-            self.after_key_worsened(case.slot, (mass == Some(MASS)).then_some(Notice::MassRefusal), now);
-            if self.probes.test && vain_tests == 0 && mass.is_none() {
-                self.due.insert((now, id, ProbeKind::Test));
-            }
-        }
-        if mass.is_some() {
-            self.spare_the_mass(case.verdict.class, now);
-        }
-        mass.is_some()
-    }
-
-    /// How many keys fell the same way within a minute, if they are enough to suspect the provider.
-    pub(super) fn mass_refusal(&mut self, class: Class, now: Timestamp) -> Option<usize> {
-        self.refusals.retain(|refusal| now.duration_since(refusal.at) <= MASS_WINDOW);
-        let keys = self.fallen(class);
-        (keys.len() >= MASS).then_some(keys.len())
-    }
-
-    /// Keys of a mass refusal are neither tested to death nor left disabled by a test.
-    fn spare_the_mass(&mut self, class: Class, now: Timestamp) {
-        for id in self.fallen(class) {
-            self.due.retain(|(_, key, kind)| (*key, *kind) != (id, ProbeKind::Test));
-            let Some(slot) = self.slot(id, 0) else { continue };
-            let gate = &mut self.keys[slot].gate;
-            let tested = |disabled: &Disabled| disabled.why.source == RestSource::Test;
-            if !gate.health.disabled.as_ref().is_some_and(tested) {
-                continue;
-            }
-            let quarantine = gate.health.quarantine.clone();
-            gate.renew();
-            gate.worsen(|health| health.quarantine = quarantine);
-            self.after_key_worsened(slot, None, now);
-        }
-    }
-
-    fn fallen(&self, class: Class) -> std::collections::BTreeSet<KeyId> {
-        self.refusals.iter().filter(|refusal| refusal.class == class).map(|refusal| refusal.key).collect()
-    }
-
-    fn disable(&mut self, case: &Case<'_>, now: Timestamp) {
-        let key = &mut self.keys[case.slot];
-        let why = Why::of(case.verdict, case.status, RestSource::Verdict);
-        let disabled = Disabled { since: now, why };
-        if !key.gate.is_current(case.key_mark) || !key.gate.worsen(|health| health.disable(disabled)) {
-            return;
-        }
-        if case.verdict.class == Class::BillingExhausted && self.probes.balance {
-            key.probes = 1;
-            let id = key.id;
-            self.due.insert((after(now, BALANCE_FIRST), id, ProbeKind::Balance));
-        }
-        self.after_key_worsened(case.slot, Some(Notice::Disabled), now);
-    }
-
     pub(super) fn after_key_worsened(&mut self, slot: usize, notice: Option<Notice>, now: Timestamp) {
         let key = &self.keys[slot];
         if let Some(until) = key.gate.health.until() {
@@ -361,7 +244,13 @@ impl Provider {
         self.note_key(slot, notice);
     }
 
-    fn rest(&self, case: &Case<'_>, penalty: Penalty, (term, level): (Term, u32), now: Timestamp) -> Rest {
+    pub(super) fn rest(
+        &self,
+        case: &Case<'_>,
+        penalty: Penalty,
+        (term, level): (Term, u32),
+        now: Timestamp,
+    ) -> Rest {
         let key = &self.keys[case.slot];
         let chance = self.chance.about(key.id.0).about(key.gate.health.epoch).about(level.into());
         Rest {
@@ -372,16 +261,6 @@ impl Provider {
             until: after(now, chance.later(term.wait)),
             why: Why::of(case.verdict, case.status, term.source),
         }
-    }
-
-    fn prove_account(&mut self, ticket: &mut Ticket, slot: usize, now: Timestamp) {
-        let Some(mark) = ticket.account_mark.as_mut().filter(|mark| mark.permit) else { return };
-        let Some(id) = self.keys[slot].account.clone() else { return };
-        let Some(account) = self.accounts.get_mut(&id) else { return };
-        if account.gate.succeed(mark) == Proof::Renewed {
-            self.note_account(&id);
-        }
-        self.refresh_account(&id, now);
     }
 
     fn prove_use(&mut self, ticket: &mut Ticket, slot: usize, now: Timestamp) {
@@ -397,7 +276,7 @@ impl Provider {
     }
 }
 
-fn add(health: &mut Health, rest: Rest, stated: bool) {
+pub(super) fn add(health: &mut Health, rest: Rest, stated: bool) {
     if stated {
         health.add_stated(rest);
     } else {
@@ -431,6 +310,3 @@ fn counts_against_key(verdict: &Verdict) -> bool {
 }
 
 const UNKNOWNS_TO_REST: u32 = 3;
-const MASS: usize = 3;
-const MASS_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
-pub(super) const BALANCE_FIRST: Duration = Duration::from_secs(3600);
