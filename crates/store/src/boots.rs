@@ -1,5 +1,7 @@
 //! Starts of the process and how they ended, from which safe mode is decided.
 
+use std::time::Duration;
+
 use backstop_triage::Timestamp;
 use rusqlite::{Row, params};
 use serde::Serialize;
@@ -17,6 +19,8 @@ pub struct BootRow {
     pub id: u64,
     /// When it began.
     pub began_at: Timestamp,
+    /// How long it calls nobody, from its beginning on.
+    pub safe_for: Duration,
     /// When it ended; none while it runs, and when it was killed.
     pub ended_at: Option<Timestamp>,
     /// Whether it ended by itself and in order.
@@ -37,11 +41,12 @@ pub enum Progress {
 }
 
 impl Store {
-    /// Notes that a run begins; its id.
-    pub fn begin_boot(&self, now: Timestamp) -> Pending<u64> {
+    /// Notes that a run begins, and how long it will call nobody; its id.
+    pub fn begin_boot(&self, now: Timestamp, safe_for: Duration) -> Pending<u64> {
         self.write(move |transaction| {
             let id = next_id(transaction, "boot")?;
-            transaction.execute(BEGIN, params![signed(id), millis(now)])?;
+            let safe_for = i64::try_from(safe_for.as_millis()).unwrap_or(i64::MAX);
+            transaction.execute(BEGIN, params![signed(id), millis(now), safe_for])?;
             Ok(id)
         })
     }
@@ -80,6 +85,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<BootRow> {
     Ok(BootRow {
         id: count(row, "id")?,
         began_at: moment(row, "began_at")?,
+        safe_for: Duration::from_millis(count(row, "safe_for")?),
         ended_at: moment_or_none(row, "ended_at")?,
         clean: row.get("clean")?,
         traffic: row.get("traffic")?,
@@ -87,6 +93,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<BootRow> {
     })
 }
 
-const BEGIN: &str = "INSERT INTO boot (id, began_at, clean, traffic, success) VALUES (?1, ?2, 0, 0, 0)";
+const BEGIN: &str =
+    "INSERT INTO boot (id, began_at, clean, traffic, success, safe_for) VALUES (?1, ?2, 0, 0, 0, ?3)";
 const END: &str = "UPDATE boot SET ended_at = ?2, clean = 1 WHERE id = ?1";
 const LIST: &str = "SELECT * FROM boot ORDER BY id DESC LIMIT 20";

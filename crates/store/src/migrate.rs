@@ -57,6 +57,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003_keys.sql"),
     include_str!("migrations/0004_configuration.sql"),
     include_str!("migrations/0005_people.sql"),
+    include_str!("migrations/0006_safe_mode.sql"),
 ];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use std::os::unix::fs::PermissionsExt;
+use std::{os::unix::fs::PermissionsExt, time::Duration};
 
 use backstop_store::{
     Secret, StoreError,
@@ -64,7 +64,7 @@ fn a_session_ends_when_idle_and_in_any_case_after_a_week() {
     let store = open(&folder);
     let token = store.begin_session("a browser", at(0)).wait().expect("begun");
     let alive = |now: Timestamp| store.session_alive(token.expose(), now).expect("readable");
-    let after = |duration: std::time::Duration| at(0) + SignedDuration::try_from(duration).expect("short");
+    let after = |duration: Duration| at(0) + SignedDuration::try_from(duration).expect("short");
     assert!(alive(at(60)));
     assert!(!alive(after(IDLE) + SignedDuration::from_secs(1)));
     assert!(!store.session_alive("something else", at(1)).expect("readable"));
@@ -167,12 +167,13 @@ fn a_message_waits_until_it_is_delivered() {
 fn a_run_that_was_killed_is_not_clean() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
-    let first = store.begin_boot(at(0)).wait().expect("noted");
+    let first = store.begin_boot(at(0), Duration::ZERO).wait().expect("noted");
     store.boot_progress(first, Progress::Traffic).wait().expect("noted");
-    let second = store.begin_boot(at(5)).wait().expect("noted");
+    let second = store.begin_boot(at(5), Duration::from_secs(60)).wait().expect("noted");
     store.boot_progress(second, Progress::Success).wait().expect("noted");
     store.end_boot(second, at(9)).wait().expect("noted");
     let boots = store.boots().expect("readable");
+    assert_eq!(boots[0].safe_for, Duration::from_secs(60));
     let facts: Vec<_> = boots.iter().map(|boot| (boot.clean, boot.traffic, boot.success)).collect();
     assert_eq!(facts, [(true, true, true), (false, true, false)]);
 }
