@@ -1,37 +1,90 @@
-//! Monotonic time anchored to the wall clock once, at the start: a wall clock that is set moves nothing.
+//! The time of this process: the wall clock once, at the start, and from then on what has really passed.
+//!
+//! A wall clock that is set moves nothing. A machine that slept was away for as long as it slept: the kernel's time since
+//! boot counts that, which timers do not.
+
+use std::time::Duration;
 
 use backstop_triage::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
 /// The time of this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     wall: Timestamp,
-    anchor: Instant,
+    /// The time since boot when the wall clock was read.
+    anchor: Duration,
 }
 
 impl Clock {
     /// Anchors to the wall clock as it stands.
     pub(crate) fn start() -> Self {
-        Self { wall: Timestamp::now(), anchor: Instant::now() }
+        Self { wall: Timestamp::now(), anchor: since_boot() }
     }
 
     /// What the decisions call `now`.
     pub(crate) fn now(&self) -> Timestamp {
-        self.at(Instant::now())
+        let elapsed = since_boot().saturating_sub(self.anchor);
+        self.wall.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
     }
 
     /// The moment of a timer as a time stamp.
     pub(crate) fn at(&self, instant: Instant) -> Timestamp {
-        let elapsed = instant.saturating_duration_since(self.anchor);
-        self.wall.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
+        let (now, timer) = (self.now(), Instant::now());
+        let moved = match timer.checked_duration_since(instant) {
+            Some(ago) => now.saturating_sub(ago),
+            None => now.saturating_add(instant - timer),
+        };
+        moved.unwrap_or(now)
     }
 
     /// The moment of a time stamp as a timer; past ones are due at once, far ones sixty days away.
     pub(crate) fn instant(&self, at: Timestamp) -> Instant {
-        let ahead = std::time::Duration::try_from(at.duration_since(self.wall)).unwrap_or_default();
-        self.anchor + ahead.min(FARTHEST)
+        let ahead = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
+        Instant::now() + ahead.min(FARTHEST)
     }
 }
 
-const FARTHEST: std::time::Duration = std::time::Duration::from_secs(60 * 24 * 3600);
+fn since_boot() -> Duration {
+    Duration::try_from(clock_gettime(SINCE_BOOT)).unwrap_or_default()
+}
+
+/// Goes on while the machine sleeps.
+#[cfg(target_os = "linux")]
+const SINCE_BOOT: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const SINCE_BOOT: ClockId = ClockId::Monotonic;
+const FARTHEST: Duration = Duration::from_secs(60 * 24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock of a process that began at noon, and how long the machine has slept since; timers know nothing of it.
+    fn after_sleep() -> (Clock, Duration) {
+        let wall = "2026-11-30T12:00:00Z".parse().unwrap();
+        let slept = since_boot() / 2;
+        (Clock { wall, anchor: since_boot() - slept }, slept)
+    }
+
+    #[test]
+    fn the_time_that_a_machine_sleeps_passes() {
+        let (clock, slept) = after_sleep();
+        let passed = clock.now().duration_since(clock.wall);
+        assert!(passed >= slept.try_into().unwrap(), "{passed:?}");
+        let rest_ends = clock.wall.saturating_add(slept).unwrap();
+        assert!(clock.instant(rest_ends) <= Instant::now(), "a rest that long is over");
+    }
+
+    #[test]
+    fn time_stamps_and_timers_lead_to_each_other() {
+        let (clock, _) = after_sleep();
+        for timer in [Instant::now() - Duration::from_secs(9), Instant::now() + Duration::from_secs(9)] {
+            let back = clock.instant(clock.at(timer));
+            let off = back.max(timer) - back.min(timer);
+            let expected = timer.saturating_duration_since(Instant::now());
+            assert!(off < Duration::from_secs(1) || expected.is_zero(), "{off:?}");
+        }
+    }
+}
