@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use axum::body::Body;
 use backstop_alerts::ChannelStatus;
 use backstop_gateway::{Ask, Control, Mount, MountBody, Whom, config};
-use backstop_store::{Store, configuration::Kind};
+use backstop_store::{Store, StoreError, configuration::Kind};
 use backstop_triage::{
     Catalog, ProviderId, Settings, Timestamp,
     alert::{Episode, Topic},
     pool::Pool,
+    rules::RuleError,
 };
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -39,29 +40,42 @@ pub struct Running {
     settings: Mutex<Arc<Settings>>,
 }
 
-/// What the gateway starts from: the file and the store together.
-pub fn compose(base: Base, store: &Store) -> Result<(config::Config, Catalog), String> {
-    let rows = store.objects(Kind::Rule).map_err(|error| error.to_string())?;
+/// Why file and store do not make a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ComposeError {
+    /// A rule pack of the user is wrong.
+    #[error(transparent)]
+    Rules(#[from] RuleError),
+    /// The store cannot be read.
+    #[error("what was added at run time cannot be read: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// What the gateway starts from: the file and the store together. Nothing is in force yet.
+pub fn compose(base: Base, store: &Store) -> Result<(config::Config, Catalog), ComposeError> {
+    let rows = store.objects(Kind::Rule)?;
     let own = rows.into_iter().map(|row| (format!("{}.toml", row.id), row.spec));
     let packs: Vec<(String, String)> = base.packs.into_iter().chain(own).collect();
-    let catalog = Catalog::with_user_packs(&packs).map_err(|error| error.to_string())?;
-    let config = added::extend(base.config, store, &catalog).map_err(|error| error.to_string())?;
-    store.set_retention(added::retention(store).map_err(|error| error.to_string())?);
+    let catalog = Catalog::with_user_packs(&packs)?;
+    let config = added::extend(base.config, store, &catalog)?;
     Ok((config, catalog))
 }
 
 impl Running {
     /// Joins a gateway that has started with the source of its configuration.
     pub fn new(control: Control, source: Source, settings: Arc<Settings>) -> Self {
+        keep_history(control.store());
         Self { control, source, settings: Mutex::new(settings) }
     }
 
     /// Reads file and store again, and puts both into force. Blocks.
     pub fn take_up(&self) -> Result<(), String> {
-        let (config, catalog) = compose((self.source)()?, self.control.store())?;
+        let composed = compose((self.source)()?, self.control.store());
+        let (config, catalog) = composed.map_err(|error| error.to_string())?;
+        self.control.reload(&config, catalog).map_err(|error| error.to_string())?;
         *self.settings.lock() = Arc::clone(&config.settings);
-        self.control.set_catalog(catalog);
-        self.control.reload(&config).map_err(|error| error.to_string())
+        keep_history(self.control.store());
+        Ok(())
     }
 
     async fn call(&self, question: Question) -> Result<Reply, Unanswered> {
@@ -203,6 +217,14 @@ async fn answer(
         }
     };
     response.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
+}
+
+/// Has the store keep history for as long as people want it kept.
+fn keep_history(store: &Store) {
+    match added::retention(store) {
+        Ok(retention) => store.set_retention(retention),
+        Err(error) => tracing::warn!(%error, "how long history is kept cannot be read; it stays as it was"),
+    }
 }
 
 fn configured(provider: config::Provider) -> Configured {

@@ -40,11 +40,13 @@ use crate::{
     intake::Budget,
     meters::Meters,
     mount::Mount,
-    plan::{Plan, PlanError},
+    plan::{Plan, PlanError, Ways},
     request_id::Ids,
     settle,
     shared::Shared,
-    stock, upstream,
+    stock,
+    stock::First,
+    upstream,
 };
 
 /// What a gateway is made of.
@@ -81,6 +83,18 @@ pub enum StartError {
     Worker(io::Error),
 }
 
+impl StartError {
+    /// Whether starting again cannot help until a person has changed something.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Provider(_) => true,
+            Self::Listen { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+            Self::Clients(_) | Self::Worker(_) => false,
+        }
+    }
+}
+
 impl Gateway {
     /// Starts to serve.
     ///
@@ -93,9 +107,11 @@ impl Gateway {
         let listeners =
             config.server.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let ways = Ways::find(&config, &Plan::default())?;
         let (clients, first_client_key) =
-            stock::clients(&config, &store, &Clients::default(), now).map_err(StartError::Clients)?;
-        let plan = Plan::new(&config, stock::keys(&config, &store), clients, &Plan::default())?;
+            stock::clients(&config, &store, &Clients::default(), (First::Make, now))
+                .map_err(StartError::Clients)?;
+        let plan = Plan::new(&config, ways, stock::keys(&config, &store), clients, &Plan::default());
         let mut pool = Pool::new(rand::random());
         for outlet in plan.outlets() {
             pool.set_provider(outlet.spec(&catalog), now);
@@ -197,21 +213,23 @@ impl Control {
         &self.0
     }
 
-    /// Puts another configuration into force. What is under way goes on with the one it began with. Addresses, data
-    /// folder and workers stay as they are until a restart.
+    /// Puts another configuration and other rules into force, both or none. What is under way goes on with the ones it
+    /// began with. Addresses, data folder and workers stay as they are until a restart.
     ///
     /// # Errors
     /// When a provider cannot be used or client keys cannot be read; the old configuration stays in force.
-    pub fn reload(&self, config: &Config) -> Result<(), StartError> {
+    pub fn reload(&self, config: &Config, catalog: impl Into<Arc<Catalog>>) -> Result<(), StartError> {
         let shared = &self.0;
         let _one_at_a_time = shared.reloading.lock();
         let now = shared.clock.now();
         let before = shared.plan.load_full();
-        let catalog = shared.catalog.load_full();
-        let (clients, _) =
-            stock::clients(config, &shared.store, &before.clients, now).map_err(StartError::Clients)?;
-        let plan = Plan::new(config, stock::keys(config, &shared.store), clients, &before)?;
+        let catalog = catalog.into();
+        let ways = Ways::find(config, &before)?;
+        let (clients, _) = stock::clients(config, &shared.store, &before.clients, (First::Never, now))
+            .map_err(StartError::Clients)?;
+        let plan = Plan::new(config, ways, stock::keys(config, &shared.store), clients, &before);
         let plan = Arc::new(plan);
+        shared.catalog.store(Arc::clone(&catalog));
         // Before the pool: whoever gets a new key from it finds that key in the plan.
         shared.plan.store(Arc::clone(&plan));
         drop(settle::work(shared, |pool| {
@@ -233,11 +251,6 @@ impl Control {
     pub fn reload_refused(&self) {
         self.0.meters.reload_failures.add(1);
         self.0.alarms.reload_refused();
-    }
-
-    /// Replaces the rules.
-    pub fn set_catalog(&self, catalog: Catalog) {
-        self.0.catalog.store(Arc::new(catalog));
     }
 
     /// The ids of the providers, in order of the configuration.

@@ -92,20 +92,43 @@ pub struct PlanError {
     source: TlsError,
 }
 
+/// The way to each provider of a configuration.
+pub(crate) struct Ways(HashMap<ProviderId, Arc<Upstream>>);
+
+impl Ways {
+    /// Finds them. What is reached as it was in `before` keeps its connections.
+    pub(crate) fn find(config: &Config, before: &Plan) -> Result<Self, PlanError> {
+        let way = |provider: &Provider| {
+            let earlier = before.outlets.get(&provider.id);
+            match earlier.filter(|earlier| reaches_the_same(&earlier.config, provider)) {
+                Some(earlier) => Ok(Arc::clone(&earlier.upstream)),
+                None => Upstream::new(provider).map(Arc::new),
+            }
+        };
+        let found = config.providers.iter().map(|provider| {
+            let id = provider.id.clone();
+            way(provider).map(|way| (id.clone(), way)).map_err(|source| PlanError { provider: id, source })
+        });
+        found.collect::<Result<_, _>>().map(Self)
+    }
+}
+
 impl Plan {
-    /// Resolves a configuration. What has not changed since `before` keeps its connections and counts.
+    /// Resolves a configuration, given the ways to its providers, their keys, and the clients. What has not changed
+    /// since `before` keeps its counts.
     pub(crate) fn new(
         config: &Config,
+        mut ways: Ways,
         mut stocks: HashMap<ProviderId, Stock>,
         clients: Clients,
         before: &Self,
-    ) -> Result<Self, PlanError> {
+    ) -> Self {
         let mut plan = Self::of_server(&config.server, clients);
         for provider in &config.providers {
+            let Some(upstream) = ways.0.remove(&provider.id) else { continue };
             let stock = stocks.remove(&provider.id).unwrap_or_default();
             let earlier = before.outlets.get(&provider.id);
-            let outlet = Outlet::new(provider.clone(), stock, earlier)
-                .map_err(|source| PlanError { provider: provider.id.clone(), source })?;
+            let outlet = Outlet::new(provider.clone(), upstream, stock, earlier);
             for model in &provider.models {
                 let entry = plan.listed.entry(model.clone()).or_insert_with(|| Some(provider.id.clone()));
                 if entry.as_ref() != Some(&provider.id) {
@@ -118,7 +141,7 @@ impl Plan {
         }
         plan.combos = config.combos.iter().map(|combo| (combo.id.clone(), combo.clone())).collect();
         plan.aliases = config.aliases.clone();
-        Ok(plan)
+        plan
     }
 
     fn of_server(server: &Server, clients: Clients) -> Self {
@@ -208,11 +231,7 @@ pub(crate) fn combo_models(combo: &Combo, prefixed: bool) -> Vec<ModelEntry> {
 }
 
 impl Outlet {
-    fn new(config: Provider, stock: Stock, earlier: Option<&Arc<Self>>) -> Result<Self, TlsError> {
-        let upstream = match earlier.filter(|earlier| reaches_the_same(&earlier.config, &config)) {
-            Some(earlier) => Arc::clone(&earlier.upstream),
-            None => Arc::new(Upstream::new(&config)?),
-        };
+    fn new(config: Provider, upstream: Arc<Upstream>, stock: Stock, earlier: Option<&Arc<Self>>) -> Self {
         let meters = earlier.map(|earlier| Arc::clone(&earlier.meters)).unwrap_or_default();
         let keys = match config.auth {
             AuthMode::Managed => stock.keys,
@@ -224,7 +243,7 @@ impl Outlet {
             .collect();
         let ready = keys.iter().map(|key| (key.id, OutletKey::new(key, &config))).collect();
         let id_header = HeaderValue::from_str(config.id.as_str()).unwrap_or(HeaderValue::from_static("?"));
-        Ok(Self { config, upstream, keys: ready, locked: stock.locked, id_header, meters, specs })
+        Self { config, upstream, keys: ready, locked: stock.locked, id_header, meters, specs }
     }
 
     /// The provider as the pool knows it.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use backstop_store::{
     Secret, Store, StoreError,
-    clients::{ClientLimits, ClientRow, NewClient},
+    clients::{ClientLimits, ClientRow, NewClient, token_hash},
     keys::{KeyRow, NewKey, Origin},
 };
 use backstop_triage::{KeyId, ProviderId, Timestamp};
@@ -81,17 +81,31 @@ fn provisioned(provider: &Provider, store: &Store) -> Vec<StoredKey> {
 
 /// An id for as long as the store cannot give one; the same for the same key.
 fn passing_id(provider: &ProviderId, key: &Key) -> KeyId {
-    let hash = backstop_store::clients::token_hash(&format!("{provider}\0{}", key.secret.expose()));
-    let number = hash.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte));
-    KeyId(number | 1 << 62)
+    KeyId(passing_number(&token_hash(&format!("{provider}\0{}", key.secret.expose()))))
 }
 
-/// The clients, and the key of the first one if it had to be made.
+/// A number beyond those that the store gives.
+fn passing_number(hash: &[u8; 32]) -> u64 {
+    let number = hash.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    number >> 1 | 1 << 62
+}
+
+/// Whether somebody is let in who has no key yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    /// A key is made if there is none at all, to be shown once.
+    Make,
+    /// Nobody is there to be shown one.
+    Never,
+}
+
+/// The clients, and the key of the first one if it had to be made. A store that cannot be written keeps nobody out whom
+/// the configuration names.
 pub(crate) fn clients(
     config: &Config,
     store: &Store,
     before: &Clients,
-    now: Timestamp,
+    (first, now): (First, Timestamp),
 ) -> Result<(Clients, Option<Secret>), StoreError> {
     let new = |client: &Client| {
         let new = NewClient {
@@ -101,19 +115,47 @@ pub(crate) fn clients(
         };
         (new, client.secret.clone())
     };
-    store.provision_clients(config.clients.iter().map(new).collect()).wait()?;
-    let mut rows = store.clients()?;
-    let first =
-        if rows.is_empty() && config.server.client_auth { Some(first(store, &mut rows)?) } else { None };
+    let written = store.provision_clients(config.clients.iter().map(new).collect()).wait();
+    let mut rows = match written.and_then(|_| store.clients()) {
+        Ok(rows) => rows,
+        Err(error) if first == First::Make && !config.clients.is_empty() => {
+            tracing::error!(%error, "the store cannot be written; clients of the configuration are let in all the same");
+            with_passing(config, store.clients().unwrap_or_default(), now)
+        }
+        Err(error) => return Err(error),
+    };
+    let is_lonely = rows.is_empty() && config.server.client_auth;
+    let made = if is_lonely && first == First::Make { Some(make(store, &mut rows)?) } else { None };
     let month =
         now.to_zoned_datetime(jiff::tz::TimeZone::UTC).first_of_month().ok().map(|month| month.timestamp());
     let spent = |id| month.and_then(|month| store.client_spend(id, month).ok()).unwrap_or(0);
-    Ok((Clients::new(rows, Some(before), spent), first))
+    Ok((Clients::new(rows, Some(before), spent), made))
 }
 
-fn first(store: &Store, rows: &mut Vec<ClientRow>) -> Result<Secret, StoreError> {
+fn make(store: &Store, rows: &mut Vec<ClientRow>) -> Result<Secret, StoreError> {
     let new = NewClient { name: "first".to_owned(), limits: ClientLimits::default(), expires_at: None };
     let (row, secret) = store.create_client(new).wait()?;
     rows.push(row);
     Ok(secret)
+}
+
+/// The clients that the store knows, and those of the configuration that it could not take in.
+fn with_passing(config: &Config, mut rows: Vec<ClientRow>, now: Timestamp) -> Vec<ClientRow> {
+    for client in &config.clients {
+        let hash = token_hash(client.secret.expose());
+        if rows.iter().all(|row| row.hash != hash) {
+            rows.push(ClientRow {
+                id: passing_number(&hash),
+                name: client.name.clone(),
+                origin: Origin::File,
+                prefix: String::new(),
+                hash,
+                limits: client.limits.clone(),
+                created_at: now,
+                expires_at: client.expires,
+                version: 1,
+            });
+        }
+    }
+    rows
 }

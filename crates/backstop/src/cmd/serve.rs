@@ -14,10 +14,10 @@ use backstop_dashboard::{
     Dashboard,
     live::Live,
     prepare_token,
-    running::{Base, Running, Slot, Source, compose},
+    running::{Base, ComposeError, Running, Slot, Source, compose},
     token_file,
 };
-use backstop_gateway::{Control, Gateway, Running as Serving, config::Config};
+use backstop_gateway::{Control, Gateway, Running as Serving, StartError, config::Config};
 use backstop_store::{OpenError, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -59,21 +59,28 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     log_to_stderr(&args.log)?;
-    let (setup, store) = match prepare(args) {
-        Ok(prepared) => prepared,
-        Err(error) => {
+    match run_to_the_end(args) {
+        Err(error) if is_permanent(&error) => {
             eprintln!("backstop: {error:#}");
-            return Ok(if is_permanent(&error) { ExitCode::from(EX_CONFIG) } else { ExitCode::FAILURE });
+            Ok(ExitCode::from(EX_CONFIG))
         }
-    };
+        ended => ended.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn run_to_the_end(args: &Args) -> Result<()> {
+    let (setup, store) = prepare(args)?;
     for warning in &setup.config.warnings {
         tracing::warn!(line = warning.line, fix = warning.fix, "{}", warning.what);
     }
     // Before anything takes time: a change from here on is noticed.
     let file = setup.config.file.clone();
     let seen = Seen::of(file.as_deref(), setup.rules.as_deref());
-    let (config, catalog) = compose(base(setup), &store).map_err(anyhow::Error::msg)?;
-    let new_token = prepare_token(&store)?;
+    let (config, catalog) = compose(base(setup), &store)?;
+    let new_token = prepare_token(&store).unwrap_or_else(|error| {
+        tracing::error!(%error, "no admin token can be made; it is made at the next start");
+        None
+    });
     let slot = Slot::default();
     let mount = Some(slot.mount());
     let gateway = Gateway { config: config.clone(), store: store.clone(), catalog, mount }.start()?;
@@ -95,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(gateway, &live, (&config, seen)))?;
     store.close();
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// What the file says, for the admin side to read again whenever something was changed.
@@ -144,7 +151,10 @@ fn overlay(args: &Args, config: &mut Config) {
 
 /// Whether starting again cannot help until a person has changed something.
 fn is_permanent(error: &anyhow::Error) -> bool {
-    error.is::<SetupError>() || error.downcast_ref::<OpenError>().is_some_and(OpenError::is_permanent)
+    error.is::<SetupError>()
+        || matches!(error.downcast_ref(), Some(ComposeError::Rules(_)))
+        || error.downcast_ref().is_some_and(OpenError::is_permanent)
+        || error.downcast_ref().is_some_and(StartError::is_permanent)
 }
 
 /// Says on stderr what a person needs in the first minute. The client key appears here and nowhere else.
