@@ -232,9 +232,12 @@ pub(crate) fn ended(journey: &mut Journey) {
         }
     }
     if let Some(route) = journey.route.as_ref().filter(|_| outcome == Outcome::Succeeded) {
-        route.outlet.meters.answered.add(1);
         route.outlet.meters.input_tokens.add(record.usage.input.unwrap_or(0));
         route.outlet.meters.output_tokens.add(record.usage.output.unwrap_or(0));
+    }
+    let answered = journey.trail().iter().filter(|tried| tried.result == TriedResult::Answered);
+    for outlet in answered.filter_map(|tried| journey.plan.outlet(tried.provider.as_str())) {
+        outlet.meters.answered.add(1);
     }
     if let Some(client) = &journey.asked.client {
         let tokens = record.usage.input.unwrap_or(0) + record.usage.output.unwrap_or(0);

@@ -54,10 +54,10 @@ impl Journey {
         snapshot.taken_at = self.trail().last().map_or(now, |tried| tried.began);
         let settled =
             settle::work(&self.shared, |pool| pool.record_quota(&outlet.config.id, key, &snapshot, now));
-        if !settled.changes.is_empty() {
+        if settled.changes.iter().any(|change| change.notice.is_some()) {
             self.shared.pool_changed.notify_waiters();
+            self.await_write(settled.ack);
         }
-        self.await_write(settled.ack);
     }
 }
 

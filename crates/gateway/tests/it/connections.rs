@@ -5,9 +5,10 @@ use std::{
     net::{SocketAddr, TcpListener},
     sync::{Arc, mpsc},
     thread,
+    time::Duration,
 };
 
-use backstop_faultd::{Greeting, Reply, Script};
+use backstop_faultd::{Greeting, Reply, Script, key};
 use rcgen::{CertificateParams, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -189,4 +190,91 @@ async fn a_proxy_is_asked_for_a_tunnel() {
     let head = asked.recv().await.unwrap();
     assert!(head.starts_with("CONNECT far.test:80 HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("proxy-authorization: Basic dXNlcjpwYXNz\r\n"), "{head}");
+}
+
+/// A provider at this address, its only key, and no second try.
+fn only(base_url: &str) -> String {
+    format!(
+        "[[client]]\nname = \"t\"\nvalue = \"{CLIENT_KEY}\"\n[[provider]]\nid = \"p\"\nformat = \"openai-chat\"\nlast_key_ladder_s = []\nallow_private = true\nbase_url = \"{base_url}\"\n[[provider.key]]\nvalue = \"sk-one\"\n"
+    )
+}
+
+#[tokio::test]
+async fn a_name_without_address_a_black_hole_and_a_mute_handshake_hold_nobody_up() {
+    // No label of a name is that long, so that nobody has to be asked.
+    let nameless = format!("http://{}.test/v1", "a".repeat(64));
+    // Whoever listens and never accepts answers no further handshake once its queue is full.
+    let hole = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    hole.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    hole.listen(0).unwrap();
+    let into_hole = hole.local_addr().unwrap().as_socket().unwrap();
+    let mut filling = Vec::new();
+    for _ in 0..8 {
+        let filler = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        filler.set_nonblocking(true).unwrap();
+        let _ = filler.connect(&into_hole.into());
+        filling.push(filler);
+    }
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to_mute = mute.local_addr().unwrap();
+    let cases = [
+        (nameless, 503, "network_error"),
+        (format!("http://{into_hole}/v1"), 504, "timeout"),
+        (format!("https://{to_mute}/v1"), 503, "network_error"),
+    ];
+    let asking = cases.map(|(base_url, status, class)| {
+        tokio::spawn(async move {
+            let folder = tempfile::tempdir().unwrap();
+            let gateway = start(&only(&base_url), folder.path());
+            let request = request("POST", "/proxy/p/v1/chat/completions", CHAT, "");
+            let got = tokio::time::timeout(Duration::from_secs(15), ask(gateway.addr(), &request)).await;
+            let got = got.unwrap_or_else(|_| panic!("{base_url} held the client up"));
+            assert_eq!(got.status, status, "{base_url}: {}", got.body);
+            assert_eq!(got.json()["backstop"]["class"], class, "{base_url}: {}", got.body);
+        })
+    });
+    for asked in asking {
+        asked.await.unwrap();
+    }
+    drop((hole, filling, mute));
+}
+
+#[tokio::test]
+async fn as_many_calls_as_a_key_may_have_and_as_many_wait_and_nobody_is_blamed() {
+    let script = Script::new().otherwise(Reply::answer().after(Duration::from_millis(400)));
+    let setup = Setup { script, keys: &["sk-one"], provider: "max_concurrent = 1\n", ..Setup::default() };
+    let world = World::new(setup).await;
+    let asking = [world.chat(), world.chat(), world.chat(), world.chat()];
+    let [one, two, three, four] = asking;
+    let (one, two, three, four) = tokio::join!(one, two, three, four);
+    let mut statuses = [one.status, two.status, three.status, four.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 503, 503]);
+    let refused = [one, two, three, four].into_iter().filter(|got| got.status == 503);
+    for got in refused {
+        assert_eq!((got.header("x-backstop-error"), got.header("x-should-retry")), ("gateway_fault", "true"));
+    }
+    assert_eq!((world.provider.log().len(), world.keys()), (2, vec!["sk-one active".to_owned()]));
+    assert_eq!(world.chat().await.status, 200, "places come free again");
+}
+
+#[tokio::test]
+async fn a_session_stays_with_its_key_while_the_key_is_healthy() {
+    let script = Script::new()
+        .on(key("sk-one").between(3..), Reply::status(429).header("retry-after", "600"))
+        .otherwise(Reply::answer());
+    let provider = "rotation = \"round-robin\"\nsticky = \"session\"\n";
+    let world = World::new(Setup { script, provider, ..Setup::default() }).await;
+    let mut keys = Vec::new();
+    for round in 0..4 {
+        for session in ["a", "b"] {
+            let body = CHAT.replace("{\"model\"", &format!("{{\"prompt_cache_key\":\"{session}\",\"model\""));
+            let got = world.post("/proxy/p/v1/chat/completions", &body).await;
+            assert_eq!(got.status, 200, "{round}");
+            keys.push(format!("{session} {}", got.header("x-backstop-key")));
+        }
+    }
+    let expected =
+        ["a sk-one", "b sk-two", "a sk-one", "b sk-two", "a sk-two", "b sk-two", "a sk-two", "b sk-two"];
+    assert_eq!(keys, expected);
 }

@@ -78,7 +78,7 @@ async fn a_new_configuration_takes_over_and_health_stays() {
     let config =
         Config::parse(&text, std::path::Path::new("new.toml"), &Environment::default(), &Catalog::embedded())
             .unwrap();
-    world.gateway.control().reload(&config).unwrap();
+    world.gateway.control().reload(&config, Catalog::embedded()).unwrap();
     assert_eq!(world.keys(), ["key 1 resting", "key 2 active"]);
     assert_eq!(world.chat().await.status, 200);
     assert_eq!(world.post("/proxy/q/v1/chat/completions", CHAT).await.status, 200);
@@ -100,4 +100,47 @@ async fn a_person_can_end_a_rest_and_disable_a_key() {
     assert_eq!(world.chat().await.header("x-backstop-key"), "sk-one");
     assert!(control.act(&provider, key, Deed::Disable).await);
     assert_eq!(world.chat().await.header("x-backstop-key"), "sk-two");
+}
+
+#[tokio::test]
+async fn a_reload_that_fails_changes_nothing_and_one_that_works_makes_no_key_that_nobody_sees() {
+    let world = World::new(Setup::default()).await;
+    let control = world.gateway.control();
+    let parse = |text: &str| {
+        let text = format!("[server]\ndata_dir = \"{}\"\n{text}", world.folder.path().display());
+        let path = std::path::Path::new("new.toml");
+        Config::parse(&text, path, &Environment::default(), &Catalog::embedded()).unwrap()
+    };
+    let provider = format!(
+        "[[provider]]\nid = \"p\"\nformat = \"openai-chat\"\nbase_url = \"{}\"\n",
+        world.provider.base_url()
+    );
+    let rules = control.catalog();
+    let encrypted = provider.replace("http://", "https://");
+    let broken = format!("{encrypted}ca_file = \"/nowhere/ca.pem\"\n[[provider.key]]\nvalue = \"sk-new\"\n");
+    let error = control.reload(&parse(&broken), Catalog::embedded()).unwrap_err();
+    assert!(error.is_permanent(), "{error}");
+    assert_eq!(control.store().clients().unwrap().len(), 1, "the client is not revoked");
+    assert_eq!(world.keys(), ["sk-one active", "sk-two active"]);
+    assert!(std::sync::Arc::ptr_eq(&rules, &control.catalog()));
+    assert_eq!(world.chat().await.status, 200);
+
+    control.reload(&parse(&provider), Catalog::embedded()).unwrap();
+    assert_eq!(control.store().clients().unwrap(), [], "no key is made that nobody is shown");
+    assert_eq!(world.chat().await.status, 401);
+}
+
+#[tokio::test]
+async fn attempts_are_counted_by_what_became_of_them() {
+    let script = Script::new()
+        .on(backstop_faultd::key("sk-one").nth(1), Reply::reset())
+        .on(backstop_faultd::key("sk-one"), Reply::answer());
+    let world = World::new(Setup { script, ..Setup::default() }).await;
+    assert_eq!(world.chat().await.status, 200);
+    assert_eq!(world.post("/proxy/p/v1/chat/completions", "{\"model\":\"m\"}").await.status, 200);
+    let metrics = world.get("/metrics").await.body;
+    let counted = |line: &str| assert!(metrics.contains(&format!("{line}\n")), "{line}: {metrics}");
+    counted("backstop_attempts_total{provider=\"p\",class=\"answered\"} 2");
+    counted("backstop_attempts_total{provider=\"p\",class=\"network_error\"} 1");
+    counted("backstop_ambiguous_retries_total 1");
 }

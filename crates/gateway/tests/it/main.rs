@@ -12,6 +12,7 @@ mod failover;
 mod health;
 mod hostile;
 mod life;
+mod many_clients;
 mod objects;
 mod pass_through;
 mod routes;

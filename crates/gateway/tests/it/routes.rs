@@ -142,9 +142,9 @@ async fn a_client_key_lists_only_what_it_may_ask_for() {
     let listed = async |key: &str, path: &str, headers: &str| {
         let headers = format!("authorization: Bearer {key}\r\n{headers}");
         let list = ask(world.gateway.addr(), &crate::world::request("GET", path, "", &headers)).await.json();
-        let entries = list["data"].as_array().or(list["models"].as_array()).unwrap().clone();
+        let entries = list["data"].as_array().or_else(|| list["models"].as_array()).unwrap().clone();
         let name = |entry: &serde_json::Value| {
-            let name = entry.get("id").or(entry.get("name")).unwrap().as_str().unwrap();
+            let name = entry.get("id").or_else(|| entry.get("name")).unwrap().as_str().unwrap();
             name.strip_prefix("models/").unwrap_or(name).to_owned()
         };
         entries.iter().map(name).collect::<Vec<_>>()

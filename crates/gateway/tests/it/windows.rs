@@ -47,3 +47,17 @@ async fn a_key_rests_until_the_window_opens_that_an_earlier_answer_told_of() {
     // Jitter may add thirty seconds.
     assert!((7100..=7240).contains(&rests), "{rests}");
 }
+
+#[tokio::test]
+async fn what_is_known_of_windows_outlives_the_process() {
+    let script = Script::new().otherwise(
+        Reply::answer()
+            .header("x-ratelimit-limit-tokens", "1000")
+            .header("x-ratelimit-remaining-tokens", "250")
+            .header("x-ratelimit-reset-tokens", "45s"),
+    );
+    let world = World::new(Setup { script, provider: "rules = \"openai\"\n", ..Setup::default() }).await;
+    assert_eq!(world.chat().await.status, 200);
+    let known = quota(&world, "sk-one").expect("told by the answer");
+    assert_eq!(quota(&world.restarted(), "sk-one"), Some(known));
+}

@@ -90,7 +90,7 @@ impl World {
     pub(crate) fn reload(&self, change: impl FnOnce(&mut Config)) {
         let mut config = read(&self.config, self.folder.path(), &Catalog::embedded()).unwrap();
         change(&mut config);
-        self.gateway.control().reload(&config).unwrap();
+        self.gateway.control().reload(&config, Catalog::embedded()).unwrap();
     }
 
     pub(crate) async fn post(&self, path: &str, body: &str) -> Got {

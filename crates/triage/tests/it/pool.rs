@@ -4,7 +4,9 @@ use backstop_triage::{
     Class::{self, *},
     KeyId, ModelId, ProviderId, QuotaSnapshot, QuotaWindow, Scope, Settings, Timestamp, Verdict, Window,
     cascade::{Action, Attempt, Outcome, Progress},
-    pool::{Change, Deed, Notice, Permit, ProbeKind, ProbeResult, Probes, SavedState, Subject, Wish},
+    pool::{
+        Change, Deed, KeyState, Notice, Permit, ProbeKind, ProbeResult, Probes, SavedState, Subject, Wish,
+    },
     settings::{Rotation, Sticky},
 };
 use expect_test::expect;
@@ -920,4 +922,39 @@ fn every_class_that_rests_a_key_says_why_and_by_whom() {
         let is_away = pick(&mut world).is_none();
         assert_eq!(is_away && status.models.is_empty(), status.why.is_some(), "{class}");
     }
+}
+
+#[test]
+fn keys_whose_quota_resets_in_one_second_come_back_apart_and_one_call_at_a_time() {
+    let mut world = World::new();
+    let keys = (1..=50).map(|id| key_spec(id, None)).collect();
+    world.configure("p", keys, Settings { max_attempts: 60, ..Settings::default() }, Probes::default());
+    world.ask(|_| fail(QuotaExhausted, Scope::Key).stated(3600));
+    let mut ends: Vec<_> = world.pool.snapshot(&"p".into(), world.now).iter().map(|key| key.until).collect();
+    let earliest = later(world.now, 3599);
+    assert!(ends.iter().all(|end| end.is_some_and(|end| end >= earliest)));
+    ends.sort_unstable();
+    ends.dedup();
+    assert_eq!(ends.len(), 50, "no two in the same moment");
+    world.pass(3600 + 31);
+    let permits: Vec<Permit> = std::iter::from_fn(|| pick(&mut world)).collect();
+    assert_eq!(
+        permits.len(),
+        50,
+        "each is tried by one request and by no second one before that has its outcome"
+    );
+}
+
+#[test]
+fn a_key_that_a_persons_test_found_empty_comes_back_when_there_is_money() {
+    let mut world = World::new();
+    let probes = Probes { balance: true, ..Probes::default() };
+    world.configure("p", vec![key_spec(1, None)], Settings::default(), probes);
+    let verdict = verdict_of(fail(BillingExhausted, Scope::Account).proven());
+    assert!(world.pool.refused_by_test(&"p".into(), KeyId(1), (&verdict, Some(402)), world.now));
+    assert_eq!(world.pool.poll_probe(world.now), None);
+    world.pass(3600);
+    let probe = world.pool.poll_probe(world.now).expect("the balance is looked at");
+    world.pool.probe_result(&probe, ProbeResult::Money(true), world.now);
+    assert_eq!(world.pool.snapshot(&"p".into(), world.now)[0].state, KeyState::Active);
 }
