@@ -3,7 +3,6 @@
 mod corpus;
 mod domain;
 mod facts;
-mod fuzz_seeds;
 mod invariants;
 mod packs;
 mod reset;
