@@ -146,6 +146,24 @@ impl Store {
         })
     }
 
+    /// Which keys a provider has already, in the order of the secrets.
+    pub fn find_keys(
+        &self,
+        provider: &ProviderId,
+        secrets: &[Secret],
+    ) -> Result<Vec<Option<KeyId>>, StoreError> {
+        let fingerprints =
+            secrets.iter().map(|secret| self.vault().fingerprint(secret)).collect::<Result<Vec<_>, _>>()?;
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(PRESENT_BY_FINGERPRINT)?;
+            let find = |fingerprint: &Vec<u8>| {
+                let values = params![provider.as_str(), fingerprint];
+                statement.query_row(values, |row| count(row, "id").map(KeyId)).optional()
+            };
+            Ok(fingerprints.iter().map(find).collect::<rusqlite::Result<_>>()?)
+        })
+    }
+
     /// The keys of a provider in their order, those of the file first; without absent ones.
     pub fn keys(&self, provider: &ProviderId) -> Result<Vec<KeyRow>, StoreError> {
         self.read(|connection| {
@@ -377,6 +395,8 @@ fn place(row: &str) -> Place<'_> {
 
 const ABSENT: &str = "UPDATE api_key SET present = 0 WHERE provider = ?1 AND origin = 'file'";
 const BY_FINGERPRINT: &str = "SELECT id FROM api_key WHERE provider = ?1 AND fingerprint = ?2";
+const PRESENT_BY_FINGERPRINT: &str =
+    "SELECT id FROM api_key WHERE provider = ?1 AND fingerprint = ?2 AND present";
 const BY_LABEL: &str = "SELECT id FROM api_key WHERE provider = ?1 AND label = ?2 AND origin = 'file' AND present = 0 ORDER BY id LIMIT 1";
 const PRESENT: &str =
     "UPDATE api_key SET present = 1, label = ?2, account = ?3, position = ?4, hint = ?5 WHERE id = ?1";

@@ -24,6 +24,9 @@ use super::setup::Setup;
 
 /// Says how many tokens a model takes.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  backstop context glm-5.2 --explain
+  backstop context house/small --offline --json")]
 pub(crate) struct Args {
     /// The model, as its provider names it; or PROVIDER/MODEL.
     model: String,

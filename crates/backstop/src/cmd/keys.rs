@@ -9,6 +9,12 @@ use super::api::{Api, Connect, items, secret_text, table, text};
 
 /// Shows and changes the keys of a provider. Keys are read from stdin, a file or a variable, never from an argument.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  backstop keys add house < keys.txt                 # one key a line, with or without a label before it
+  backstop keys add house --label mine --env MY_KEY
+  backstop keys test house
+  backstop keys list house --state disabled
+  backstop keys errors house 3                       # why it failed")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,

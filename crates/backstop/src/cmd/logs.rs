@@ -9,6 +9,10 @@ use super::api::{Connect, items, table, text};
 
 /// Shows requests, newest first; one request with its attempts if its id is given.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  backstop logs --outcome failed --limit 20
+  backstop logs --class rate_limit --provider house
+  backstop logs req_0123456789abcdef00000001         # one request with its attempts")]
 pub(crate) struct Args {
     /// The id of a request.
     id: Option<String>,

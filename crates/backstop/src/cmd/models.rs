@@ -9,6 +9,9 @@ use super::api::{Connect, items, table, text};
 
 /// Shows and changes the models of a provider.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  backstop models fetch house
+  backstop models set house large small              # in order of fallback")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,

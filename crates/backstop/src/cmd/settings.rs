@@ -12,6 +12,10 @@ use super::{
 
 /// Shows and changes settings. They act at once.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  backstop settings list
+  backstop settings set patience_s 5
+  backstop settings reset patience_s")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,

@@ -71,8 +71,8 @@ impl Plan {
             let view = items(&known).find(|known| known["id"] == *provider.id);
             steps.push(definition(provider, view));
             marks(&mut steps, provider, view);
-            let has = if view.is_some() { keys(api, &provider.id)? } else { Vec::new() };
-            add_keys(&mut steps, provider, &has, document.sealed.is_some());
+            let known = known_keys(api, provider, view.is_some())?;
+            add_keys(&mut steps, provider, &known, document.sealed.is_some());
         }
         for provider in document.provider.iter().filter(|provider| !provider.fallbacks.is_empty()) {
             steps.push(chain(provider, &chains));
@@ -276,9 +276,34 @@ fn marks(steps: &mut Vec<Step>, provider: &Provider, view: Option<&Value>) {
     steps.push(Step::change(format!("provider {}", provider.id), word.to_owned(), deeds));
 }
 
-fn add_keys(steps: &mut Vec<Step>, provider: &Provider, has: &[Value], is_sealed: bool) {
-    let known = |key: &Key| !key.hint.is_empty() && has.iter().any(|view| view["hint"] == *key.hint);
-    let (there, missing): (Vec<&Key>, Vec<&Key>) = provider.key.iter().partition(|key| known(key));
+/// Which keys of a provider the gateway has: by the key itself, or where that is not in the document by its hint.
+fn known_keys(api: &Api, provider: &Provider, is_there: bool) -> Result<Vec<bool>> {
+    if !is_there || provider.key.is_empty() {
+        return Ok(vec![false; provider.key.len()]);
+    }
+    let views = keys(api, &provider.id)?;
+    let by_hint = |key: &Key| !key.hint.is_empty() && views.iter().any(|view| view["hint"] == *key.hint);
+    let mut known = Vec::with_capacity(provider.key.len());
+    for some in provider.key.chunks(AT_ONCE) {
+        let secrets: Vec<&str> =
+            some.iter().map(|key| key.secret.as_ref().map_or("", |secret| secret.expose())).collect();
+        let found =
+            api.post(&format!("/providers/{}/keys/known", provider.id), &json!({ "keys": secrets }))?;
+        let is_known = |(key, found): (&Key, &Value)| match key.secret {
+            Some(_) => !found.is_null(),
+            None => by_hint(key),
+        };
+        known.extend(some.iter().zip(items(&found)).map(is_known));
+    }
+    Ok(known)
+}
+
+fn add_keys(steps: &mut Vec<Step>, provider: &Provider, known: &[bool], is_sealed: bool) {
+    let of = |wanted: bool| -> Vec<&Key> {
+        let keys = provider.key.iter().zip(known);
+        keys.filter(|(_, known)| **known == wanted).map(|(key, _)| key).collect()
+    };
+    let (there, missing) = (of(true), of(false));
     let subject = format!("keys of {}", provider.id);
     if !there.is_empty() {
         steps.push(Step::same(subject.clone(), &format!("{} there already", hints(&there))));
@@ -418,3 +443,5 @@ fn read_member(text: &str) -> Value {
 }
 
 const SHOWN: usize = 4;
+/// Keys that are looked for by one call.
+const AT_ONCE: usize = 1000;

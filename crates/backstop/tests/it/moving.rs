@@ -15,22 +15,7 @@ async fn a_whole_set_up_moves_with_its_keys_and_its_clients() {
     let upstream = Faultd::start(Script::new()).await.unwrap();
     let (old, new) = tokio::join!(Served::start(""), Served::start(""));
     let url = upstream.base_url();
-    for (arguments, stdin) in [
-        (&["providers", "add", "house", "--format", "openai-chat", "--base-url", &url] as &[&str], ""),
-        (&["providers", "add", "spare", "--format", "openai-chat", "--base-url", &url], ""),
-        (&["models", "set", "house", "large", "small"], ""),
-        (&["keys", "add", "house"], "one sk-one-0123456789abcdef\ntwo sk-two-0123456789abcdef\n"),
-        (&["keys", "disable", "house", "2"], ""),
-        (&["fallbacks", "set", "house", "spare/large"], ""),
-        (&["combos", "set", "best", "top=house/large", "top=spare/large"], ""),
-        (&["settings", "set", "patience_s", "3"], ""),
-    ] {
-        let (told, code) = backstop(&old, arguments, stdin).await;
-        assert_eq!(code, 0, "{arguments:?}: {told}");
-    }
-    let (made, _) =
-        backstop(&old, &["clients", "add", "laptop", "--provider", "house", "--rpm", "60"], "").await;
-    let client = made.lines().find(|line| line.starts_with("bsk_")).unwrap().to_owned();
+    let client = set_up(&old, &url).await;
 
     let file = old.folder().join("setup.toml").display().to_string();
     let (told, code) = backstop(&old, &["export", "--with-secrets", "--output", &file], PHRASE).await;
@@ -96,6 +81,26 @@ async fn a_whole_set_up_moves_with_its_keys_and_its_clients() {
     let plain = |text: &str| text.split("\n[sealed]").next().unwrap().trim().to_owned();
     assert_eq!(plain(&again), plain(&exported));
     assert!(!new.stderr().contains("sk-one"), "{}", new.stderr());
+}
+
+/// Sets a gateway up; a client key of it.
+async fn set_up(served: &Served, url: &str) -> String {
+    for (arguments, stdin) in [
+        (&["providers", "add", "house", "--format", "openai-chat", "--base-url", url] as &[&str], ""),
+        (&["providers", "add", "spare", "--format", "openai-chat", "--base-url", url], ""),
+        (&["models", "set", "house", "large", "small"], ""),
+        (&["keys", "add", "house"], "one sk-one-0123456789abcdef\ntwo sk-two-0123456789abcdef\n"),
+        (&["keys", "disable", "house", "2"], ""),
+        (&["fallbacks", "set", "house", "spare/large"], ""),
+        (&["combos", "set", "best", "top=house/large", "top=spare/large"], ""),
+        (&["settings", "set", "patience_s", "3"], ""),
+    ] {
+        let (told, code) = backstop(served, arguments, stdin).await;
+        assert_eq!(code, 0, "{arguments:?}: {told}");
+    }
+    let (made, _) =
+        backstop(served, &["clients", "add", "laptop", "--provider", "house", "--rpm", "60"], "").await;
+    made.lines().find(|line| line.starts_with("bsk_")).unwrap().to_owned()
 }
 
 async fn told_as(served: &Served, arguments: &[&str], expected: &Expect, url: &str) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backstop_store::{
-    StoreError,
+    Secret, StoreError,
     key_errors::KeyError,
     keys::{Added, KeyEdit, KeyRow, KeyTest, NewKey, Origin},
     traffic::KeyTraffic,
@@ -194,6 +194,16 @@ pub async fn show(app: &App, provider: &str, id: KeyId) -> Answer<KeyView> {
         found.ok_or_else(|| Problem::not_found("key"))
     })
     .await
+}
+
+/// Which of these keys a provider has already, in their order; nothing is added.
+pub async fn find(app: &App, provider: &str, secrets: Vec<Secret>) -> Answer<Vec<Option<u64>>> {
+    let provider = app.provider(provider)?.id;
+    if secrets.len() > MOST_AT_ONCE {
+        return Err(Problem::invalid_field("keys", format!("at most {MOST_AT_ONCE} keys at once")));
+    }
+    let found = app.read(move |store| store.find_keys(&provider, &secrets)).await?;
+    Ok(found.into_iter().map(|id| id.map(|id| id.0)).collect())
 }
 
 /// Adds keys, telling those that the provider has already.

@@ -50,6 +50,15 @@ struct Paste {
     account: Option<String>,
 }
 
+/// Keys to look for.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct KeyTexts {
+    /// The credentials.
+    #[schema(write_only)]
+    keys: Vec<String>,
+}
+
 /// An edit of a key; what is missing stays.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -98,6 +107,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, add))
         .routes(routes!(add_many))
+        .routes(routes!(find))
         .routes(routes!(remove_many))
         .routes(routes!(reorder))
         .routes(routes!(act_many))
@@ -146,6 +156,17 @@ async fn add_many(
 ) -> Answer<Json<Vec<ItemResult>>> {
     let new = paste::keys(&pasted.text, account(pasted.account.as_deref()).as_ref());
     keys::add(&app, &actor, &provider, new).await.map(Json)
+}
+
+/// Tells which of these keys a provider has already, by their ids, in their order. Nothing is added.
+#[utoipa::path(post, path = "/api/providers/{provider}/keys/known", tag = "keys", params(("provider" = String, Path)), request_body = KeyTexts, responses((status = 200, body = Vec<Option<u64>>)))]
+async fn find(
+    State(app): State<App>,
+    Path(provider): Path<String>,
+    Body(texts): Body<KeyTexts>,
+) -> Answer<Json<Vec<Option<u64>>>> {
+    let secrets = texts.keys.iter().map(|key| Secret::new(key)).collect();
+    keys::find(&app, &provider, secrets).await.map(Json)
 }
 
 /// Removes many keys; what became of each. Keys of the file are refused.

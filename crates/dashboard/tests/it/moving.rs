@@ -48,3 +48,13 @@ async fn secrets_leave_only_sealed_and_only_under_a_phrase_that_cannot_be_guesse
     assert_eq!(secrets.keys["alpha"][1].key, "sk-secret-2");
     assert!(!format!("{secrets:?}").contains("sk-secret"));
 }
+
+#[tokio::test]
+async fn keys_that_are_there_are_told_before_they_are_added() {
+    let world = World::with_alpha(2).await;
+    let keys = json!({ "keys": ["sk-secret-2", "sk-new", "", "sk-secret-1"] });
+    let known = world.done("POST", "/api/providers/alpha/keys/known", Some(keys)).await;
+    assert_eq!(known, json!([2, null, null, 1]));
+    let listed = world.done("GET", "/api/providers/alpha/keys", None).await;
+    assert_eq!(listed["items"].as_array().unwrap().len(), 2);
+}

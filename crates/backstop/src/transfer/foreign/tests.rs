@@ -23,29 +23,8 @@ fn secrets(provider: &Provider) -> Vec<&str> {
 
 #[test]
 fn litellm_deployments_become_providers_and_groups_of_models_a_combo() {
-    let config = r#"
-model_list:
-  - model_name: gpt
-    litellm_params: { model: openai/gpt-5, api_key: os.environ/KEY_A, rpm: 60 }
-  - model_name: gpt
-    litellm_params: { model: openai/gpt-5, api_key: sk-secret-b-0123456789 }
-  - model_name: mini
-    litellm_params: { model: gpt-5-mini, api_key: os.environ/GONE }
-  - model_name: house
-    litellm_params: { model: openai/glm, api_base: "http://10.0.0.5:8000/v1", api_key: none }
-    model_info: { max_input_tokens: 65536 }
-  - model_name: claude
-    litellm_params: { model: anthropic/claude-x, api_key: sk-ant-secret-0123456789 }
-  - model_name: bed
-    litellm_params: { model: bedrock/claude, aws_region_name: eu }
-  - model_name: az
-    litellm_params: { model: azure/mine, api_base: "https://me.openai.azure.com/", api_key: az-secret-0123456789 }
-router_settings: { num_retries: 3, fallbacks: [{ gpt: [house] }], model_group_alias: { best: gpt } }
-litellm_settings: { callbacks: [langfuse] }
-general_settings: { master_key: sk-1234 }
-"#;
     let environment: Environment = [("KEY_A", "sk-secret-a-0123456789")].into_iter().collect();
-    let carried = litellm::read(config, &Catalog::embedded(), &environment).unwrap();
+    let carried = litellm::read(LITELLM, &Catalog::embedded(), &environment).unwrap();
     assert_eq!(secrets(&carried.document.provider[0]), ["sk-secret-a-0123456789", "sk-secret-b-0123456789"]);
     check(
         &carried,
@@ -140,27 +119,7 @@ fn channels_of_one_api_become_providers_and_tokens_go_on_working() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("one-api.db");
     let database = Connection::open(&file).unwrap();
-    database
-        .execute_batch(
-            r#"CREATE TABLE channels (id INTEGER, type INTEGER, "key" TEXT, status INTEGER, name TEXT, weight INTEGER,
-                   base_url TEXT, models TEXT, "group" TEXT, model_mapping TEXT, priority INTEGER, channel_info TEXT,
-                   setting TEXT, created_time INTEGER);
-               INSERT INTO channels VALUES
-                   (1, 1, 'sk-secret-one-0123456789' || char(10) || 'sk-secret-two-0123456789', 1, 'Main account', 0, '',
-                    'gpt-5,gpt-5-mini', 'default', '{"gpt-5":"gpt-5-2026"}', 0,
-                    '{"is_multi_key":true,"multi_key_status_list":{"1":3}}', '{}', 1),
-                   (2, 8, 'secret-house-0123456789', 1, 'house', 0, 'http://10.0.0.5:8000', 'gpt-5', 'default', '', 9,
-                    '{}', '{"proxy":"x"}', 1),
-                   (3, 14, 'sk-ant-secret-0123456789', 2, 'off', 0, '', 'claude-x', 'default', '', 0, '{}', '', 1),
-                   (4, 33, 'ak|secret|region', 1, 'aws', 0, '', 'claude-x', 'default', '', 0, '{}', '', 1);
-               CREATE TABLE tokens (id INTEGER, "key" TEXT, status INTEGER, name TEXT, expired_time INTEGER,
-                   unlimited_quota INTEGER, models TEXT);
-               INSERT INTO tokens VALUES
-                   (1, 'abcdefghijklmnopqrstuvwxyz', 1, 'ci', -1, 1, ''),
-                   (2, 'bcdefghijklmnopqrstuvwxyza', 1, 'guest', 1800000000, 0, 'gpt-5'),
-                   (3, 'cdefghijklmnopqrstuvwxyzab', 2, 'old', -1, 1, '');"#,
-        )
-        .unwrap();
+    database.execute_batch(ONE_API).unwrap();
     let carried = one_api::read(&file, &Catalog::embedded()).unwrap();
     let hash = carried.document.client[0].hash.clone().unwrap();
     assert_eq!(hash, hash_text(&token_hash("sk-abcdefghijklmnopqrstuvwxyz")));
@@ -295,25 +254,8 @@ fn keys_of_cliproxyapi_come_along_and_its_logins_are_listed() {
     let login = |name: &str, text: &str| fs::write(folder.path().join("auth").join(name), text).unwrap();
     login("a.json", r#"{"type":"claude","access_token":"secret"}"#);
     login("b.json", r#"{"type":"gemini","api_key":"AIza-secret-login-012345"}"#);
-    let config = r#"
-port: 8317
-auth-dir: auth
-api-keys: [client-key-0123456789]
-gemini-api-key:
-  - api-key: AIza-secret-one-0123456789
-    models: [{ name: gemini-2.5-flash, alias: flash }]
-  - api-key: AIza-secret-two-0123456789
-    prefix: second
-    headers: { x-a: "1", x-copy: $ABC }
-    proxy-url: socks5://127.0.0.1:1080
-openai-compatibility:
-  - name: OpenRouter
-    base-url: https://openrouter.ai/api/v1
-    api-key-entries: [{ api-key: sk-or-secret-0123456789 }]
-    models: [{ name: "z-ai/glm", alias: glm }]
-"#;
     let file = folder.path().join("config.yaml");
-    fs::write(&file, config).unwrap();
+    fs::write(&file, CLIPROXYAPI).unwrap();
     let carried = cliproxyapi::read(&file, &Catalog::embedded(), &Environment::default()).unwrap();
     check(
         &carried,
@@ -440,3 +382,64 @@ fn an_address_is_known_with_and_without_its_version() {
     );
     assert!(Database::open(Path::new("/nowhere.db")).is_err());
 }
+
+/// A configuration of LiteLLM.
+const LITELLM: &str = r#"
+model_list:
+  - model_name: gpt
+    litellm_params: { model: openai/gpt-5, api_key: os.environ/KEY_A, rpm: 60 }
+  - model_name: gpt
+    litellm_params: { model: openai/gpt-5, api_key: sk-secret-b-0123456789 }
+  - model_name: mini
+    litellm_params: { model: gpt-5-mini, api_key: os.environ/GONE }
+  - model_name: house
+    litellm_params: { model: openai/glm, api_base: "http://10.0.0.5:8000/v1", api_key: none }
+    model_info: { max_input_tokens: 65536 }
+  - model_name: claude
+    litellm_params: { model: anthropic/claude-x, api_key: sk-ant-secret-0123456789 }
+  - model_name: bed
+    litellm_params: { model: bedrock/claude, aws_region_name: eu }
+  - model_name: az
+    litellm_params: { model: azure/mine, api_base: "https://me.openai.azure.com/", api_key: az-secret-0123456789 }
+router_settings: { num_retries: 3, fallbacks: [{ gpt: [house] }], model_group_alias: { best: gpt } }
+litellm_settings: { callbacks: [langfuse] }
+general_settings: { master_key: sk-1234 }
+"#;
+
+/// A database of one-api in small.
+const ONE_API: &str = r#"CREATE TABLE channels (id INTEGER, type INTEGER, "key" TEXT, status INTEGER, name TEXT, weight INTEGER,
+    base_url TEXT, models TEXT, "group" TEXT, model_mapping TEXT, priority INTEGER, channel_info TEXT,
+    setting TEXT, created_time INTEGER);
+INSERT INTO channels VALUES
+    (1, 1, 'sk-secret-one-0123456789' || char(10) || 'sk-secret-two-0123456789', 1, 'Main account', 0, '',
+     'gpt-5,gpt-5-mini', 'default', '{"gpt-5":"gpt-5-2026"}', 0,
+     '{"is_multi_key":true,"multi_key_status_list":{"1":3}}', '{}', 1),
+    (2, 8, 'secret-house-0123456789', 1, 'house', 0, 'http://10.0.0.5:8000', 'gpt-5', 'default', '', 9,
+     '{}', '{"proxy":"x"}', 1),
+    (3, 14, 'sk-ant-secret-0123456789', 2, 'off', 0, '', 'claude-x', 'default', '', 0, '{}', '', 1),
+    (4, 33, 'ak|secret|region', 1, 'aws', 0, '', 'claude-x', 'default', '', 0, '{}', '', 1);
+CREATE TABLE tokens (id INTEGER, "key" TEXT, status INTEGER, name TEXT, expired_time INTEGER,
+    unlimited_quota INTEGER, models TEXT);
+INSERT INTO tokens VALUES
+    (1, 'abcdefghijklmnopqrstuvwxyz', 1, 'ci', -1, 1, ''),
+    (2, 'bcdefghijklmnopqrstuvwxyza', 1, 'guest', 1800000000, 0, 'gpt-5'),
+    (3, 'cdefghijklmnopqrstuvwxyzab', 2, 'old', -1, 1, '');"#;
+
+/// A configuration of CLIProxyAPI.
+const CLIPROXYAPI: &str = r#"
+port: 8317
+auth-dir: auth
+api-keys: [client-key-0123456789]
+gemini-api-key:
+  - api-key: AIza-secret-one-0123456789
+    models: [{ name: gemini-2.5-flash, alias: flash }]
+  - api-key: AIza-secret-two-0123456789
+    prefix: second
+    headers: { x-a: "1", x-copy: $ABC }
+    proxy-url: socks5://127.0.0.1:1080
+openai-compatibility:
+  - name: OpenRouter
+    base-url: https://openrouter.ai/api/v1
+    api-key-entries: [{ api-key: sk-or-secret-0123456789 }]
+    models: [{ name: "z-ai/glm", alias: glm }]
+"#;
