@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "a command line says on stderr what is wrong")]
 
 mod cmd;
+mod redaction;
 mod transfer;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ enum Command {
     Classify(cmd::classify::Args),
     Demo(cmd::demo::Args),
     Rules(cmd::rules::Args),
+    Rekey(cmd::rekey::Args),
     Context(cmd::context::Args),
     Run(cmd::run::Args),
     Service(cmd::service::Args),
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => cmd::demo::run(&args),
         Command::Classify(args) => cmd::classify::run(&args),
         Command::Rules(args) => cmd::rules::run(args),
+        Command::Rekey(args) => cmd::rekey::run(&args),
         Command::Context(args) => cmd::context::run(&args),
         Command::Run(args) => cmd::run::run(&args),
         Command::Service(args) => cmd::service::run(&args),

@@ -1,8 +1,8 @@
 //! What every handler and every page is given.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use backstop_store::{Store, StoreError};
+use backstop_store::{Secret, Store, StoreError};
 use backstop_triage::{
     KeyId, ProviderId,
     pool::{KeyStatus, Pool},
@@ -15,6 +15,7 @@ use crate::{
     live::{Configured, Live},
     models_cache::ModelsCache,
     problem::{Answer, Problem},
+    replays::Replays,
 };
 
 /// The admin side; clones share it.
@@ -24,30 +25,45 @@ pub struct App {
     pub(crate) events: SharedEvents,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) models: Arc<ModelsCache>,
+    pub(crate) replays: Arc<Replays>,
 }
 
 /// Who does something, for the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Actor {
-    /// A script with the admin token.
+pub struct Actor {
+    /// What it showed.
+    pub(crate) proof: Proof,
+    /// Where it comes from, if the server knows.
+    pub(crate) peer: Option<IpAddr>,
+}
+
+/// What somebody shows to come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// The admin token: a script.
     Token,
-    /// A person who signed in; the session's token.
-    Session(backstop_store::Secret),
+    /// A session's token: a person who signed in.
+    Session(Secret),
+    /// Nothing yet: somebody who is signing in.
+    Nothing,
 }
 
 impl Actor {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Token => "token",
-            Self::Session(_) => "session",
-        }
+    fn name(&self) -> String {
+        let proof = match self.proof {
+            Proof::Token => "token",
+            Proof::Session(_) => "session",
+            Proof::Nothing => "nobody",
+        };
+        self.peer.map_or_else(|| proof.to_owned(), |peer| format!("{proof} from {peer}"))
     }
 }
 
 impl App {
     pub(crate) fn new(live: Arc<dyn Live>) -> Self {
         let credentials = Arc::new(Credentials::new(live.store().clone()));
-        Self { live, events: Arc::new(Events::new()), credentials, models: Arc::default() }
+        let events = Arc::new(Events::new());
+        Self { live, events, credentials, models: Arc::default(), replays: Arc::default() }
     }
 
     /// Reads from the store off the async threads.
@@ -110,7 +126,7 @@ impl App {
 
     /// Notes who did something that needs no reload, and tells the pages.
     pub(crate) async fn note(&self, actor: &Actor, action: &str, subject: &str, detail: &str) {
-        if let Err(error) = self.live.store().audit(actor.name(), action, subject, detail).await {
+        if let Err(error) = self.live.store().audit(&actor.name(), action, subject, detail).await {
             tracing::warn!(%error, action, subject, "a change could not be noted in the audit log");
         }
         self.events.publish("changed", json!({ "action": action, "subject": subject }));

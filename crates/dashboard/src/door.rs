@@ -9,19 +9,23 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use backstop_store::Secret;
+use backstop_gateway::Peer;
+use backstop_store::{Secret, Store};
+use backstop_triage::Timestamp;
 use http::{HeaderMap, HeaderValue, Method, header, request::Parts};
 
 use crate::{
-    app::{Actor, App},
+    app::{Actor, App, Proof},
+    credentials::is_token,
     problem::Problem,
 };
 
 /// Lets administrators pass, and nobody else.
 pub(crate) async fn administrators(State(app): State<App>, mut request: Request, next: Next) -> Response {
     match identify(&app, request.headers()).await {
-        Ok(actor) => {
-            request.extensions_mut().insert(actor);
+        Ok(proof) => {
+            let peer = request.extensions().get::<Peer>().map(|Peer(address)| *address);
+            request.extensions_mut().insert(Actor { proof, peer });
             next.run(request).await
         }
         Err(problem) => problem.into_response(),
@@ -37,28 +41,26 @@ pub(crate) async fn own_pages(request: Request, next: Next) -> Response {
     shut(next.run(request).await)
 }
 
-/// Who a request comes from.
-pub(crate) async fn identify(app: &App, headers: &HeaderMap) -> Result<Actor, Problem> {
+/// What a request shows that gives it the right to come in.
+pub(crate) async fn identify(app: &App, headers: &HeaderMap) -> Result<Proof, Problem> {
     if let Some(token) = bearer(headers) {
         let (app, token) = (app.clone(), token.to_owned());
-        let known = app.clone().blocking(move |app| Ok(app.credentials.is_token(&token))).await?;
-        return if known { Ok(Actor::Token) } else { Err(Problem::unauthorized()) };
+        let known = app.clone().blocking(move |app| Ok(is_token(app.live.store(), &token))).await?;
+        return if known { Ok(Proof::Token) } else { Err(Problem::unauthorized()) };
     }
     let session = session(headers).ok_or_else(Problem::unauthorized)?;
     let now = app.live.now();
     let token = session.clone();
     let alive = app.read(move |store| store.session_alive(token.expose(), now)).await?;
-    if alive { Ok(Actor::Session(session)) } else { Err(Problem::unauthorized()) }
+    if alive { Ok(Proof::Session(session)) } else { Err(Problem::unauthorized()) }
 }
 
 /// Whether a request carries the right to administer; for what the gateway itself serves.
-pub(crate) fn is_admin(app: &App, headers: &HeaderMap) -> bool {
+pub(crate) fn is_admin(store: &Store, headers: &HeaderMap, now: Timestamp) -> bool {
     if let Some(token) = bearer(headers) {
-        return app.credentials.is_token(token);
+        return is_token(store, token);
     }
-    let now = app.live.now();
-    session(headers)
-        .is_some_and(|session| app.live.store().session_alive(session.expose(), now).unwrap_or(false))
+    session(headers).is_some_and(|session| store.session_alive(session.expose(), now).unwrap_or(false))
 }
 
 /// The session's cookie.

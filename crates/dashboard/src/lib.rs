@@ -20,21 +20,21 @@ pub mod live;
 mod models_cache;
 mod pages;
 pub mod problem;
+mod replays;
 pub mod running;
 pub mod sealing;
 
 use std::sync::Arc;
 
 use axum::{body::Body, extract::Request, response::Response};
-use http::HeaderMap;
 use tower::ServiceExt as _;
 use utoipa::openapi::OpenApi;
 
-pub use crate::{
-    api::Peer,
-    credentials::{prepare_token, token_file},
-};
 use crate::{app::App, live::Live};
+pub use crate::{
+    credentials::{PasswordError, prepare_password, prepare_token, token_file},
+    pages::paths as page_paths,
+};
 
 /// The admin side of a running gateway; clones share it.
 #[derive(Clone)]
@@ -58,11 +58,6 @@ impl Dashboard {
             Ok(response) => response,
             Err(never) => match never {},
         }
-    }
-
-    /// Whether a request carries the right to administer.
-    pub fn is_admin(&self, headers: &HeaderMap) -> bool {
-        door::is_admin(&self.app, headers)
     }
 
     /// The path and fragment that sign a person in, once and within ten minutes.

@@ -4,6 +4,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use backstop_alerts::ChannelStatus;
 use backstop_dialect::Dialect;
+use backstop_gateway::QuotaTold;
 use backstop_store::{Secret, Store};
 use backstop_triage::{
     Catalog, Fault, KeyId, ModelId, ProviderId, Settings, Timestamp,
@@ -47,6 +48,9 @@ pub trait Live: Send + Sync + 'static {
 
     /// Sends a test message to a channel; what came back, or `None` if there is no such channel.
     fn test_alert_channel(&self, name: &str) -> Later<'static, Option<Result<String, String>>>;
+
+    /// Asks a provider's usage endpoint how full a key's windows are, and lets the pool know.
+    fn ask_quota<'a>(&'a self, provider: &'a ProviderId, key: KeyId) -> Later<'a, QuotaTold>;
 
     /// Makes one call to a provider. Never counted as traffic; no key is blamed for how it ends. An upstream that
     /// repeats the key in its answer is not believed: the key's own text is taken out.

@@ -32,7 +32,7 @@ use axum::{
     extract::{Request, State},
     middleware::{self, Next},
     response::{IntoResponse, Redirect, Response},
-    routing::get,
+    routing::{MethodRouter, get},
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
@@ -43,32 +43,50 @@ use crate::{
     problem::{Answer, Problem},
 };
 
+/// Every page with its path, but for those that lead in.
+fn signed_in_pages() -> Vec<(&'static str, MethodRouter<App>)> {
+    vec![
+        ("/", get(overview::show)),
+        ("/start", get(start::show)),
+        ("/providers", get(providers::list)),
+        ("/providers/{provider}", get(providers::show)),
+        ("/providers/{provider}/keys", get(keys::show)),
+        ("/providers/{provider}/keys/{key}/errors", get(keys::errors)),
+        ("/providers/{provider}/models", get(providers::models)),
+        ("/providers/{provider}/fallback", get(providers::fallback)),
+        ("/providers/{provider}/quota", get(quota::show)),
+        ("/providers/{provider}/settings", get(providers::settings)),
+        ("/combos", get(routing::combos)),
+        ("/fallback", get(routing::fallback)),
+        ("/requests", get(requests::list)),
+        ("/requests/{request}", get(requests::show)),
+        ("/unknown", get(unknown::list)),
+        ("/unknown/{shape}", get(unknown::show)),
+        ("/explain", get(explain::show).post(explain::read)),
+        ("/alerts", get(agenda::show)),
+        ("/clients", get(clients::show)),
+        ("/settings", get(settings::show)),
+    ]
+}
+
+/// What leads in, and what its page loads.
+fn open_pages() -> Vec<(&'static str, MethodRouter<App>)> {
+    vec![("/sign-in", get(sign_in::show)), ("/assets/{name}", get(assets::serve))]
+}
+
+/// The paths of all pages: those that only who is signed in sees, and the open ones.
+pub fn paths() -> (Vec<&'static str>, Vec<&'static str>) {
+    let of =
+        |pages: Vec<(&'static str, MethodRouter<App>)>| pages.into_iter().map(|(path, _)| path).collect();
+    (of(signed_in_pages()), of(open_pages()))
+}
+
 /// Every page. What is not signed in is led to the door.
 pub(crate) fn router(app: &App) -> axum::Router<App> {
-    axum::Router::new()
-        .route("/", get(overview::show))
-        .route("/start", get(start::show))
-        .route("/providers", get(providers::list))
-        .route("/providers/{provider}", get(providers::show))
-        .route("/providers/{provider}/keys", get(keys::show))
-        .route("/providers/{provider}/keys/{key}/errors", get(keys::errors))
-        .route("/providers/{provider}/models", get(providers::models))
-        .route("/providers/{provider}/fallback", get(providers::fallback))
-        .route("/providers/{provider}/quota", get(quota::show))
-        .route("/providers/{provider}/settings", get(providers::settings))
-        .route("/combos", get(routing::combos))
-        .route("/fallback", get(routing::fallback))
-        .route("/requests", get(requests::list))
-        .route("/requests/{request}", get(requests::show))
-        .route("/unknown", get(unknown::list))
-        .route("/unknown/{shape}", get(unknown::show))
-        .route("/explain", get(explain::show).post(explain::read))
-        .route("/alerts", get(agenda::show))
-        .route("/clients", get(clients::show))
-        .route("/settings", get(settings::show))
-        .route_layer(middleware::from_fn_with_state(app.clone(), signed_in))
-        .route("/sign-in", get(sign_in::show))
-        .route("/assets/{name}", get(assets::serve))
+    let add = |router: axum::Router<App>, (path, page)| router.route(path, page);
+    let guarded = signed_in_pages().into_iter().fold(axum::Router::new(), add);
+    let guarded = guarded.route_layer(middleware::from_fn_with_state(app.clone(), signed_in));
+    open_pages().into_iter().fold(guarded, add)
 }
 
 /// What is not there: a page for people, a problem for programs.

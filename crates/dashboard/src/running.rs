@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use backstop_alerts::ChannelStatus;
-use backstop_gateway::{Ask, Control, Mount, MountBody, Whom, config};
+use backstop_gateway::{Ask, Control, Mount, MountBody, QuotaTold, Whom, config};
 use backstop_store::{Store, StoreError, configuration::Kind};
 use backstop_triage::{
-    Catalog, ProviderId, Settings, Timestamp,
+    Catalog, KeyId, ProviderId, Settings, Timestamp,
     alert::{Episode, Topic},
     pool::Pool,
     rules::RuleError,
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    Dashboard, added,
+    Dashboard, added, door,
     live::{Configured, Credential, Later, Live, Question, Reply, Target, Unanswered},
 };
 
@@ -165,6 +165,10 @@ impl Live for Running {
         })
     }
 
+    fn ask_quota<'a>(&'a self, provider: &'a ProviderId, key: KeyId) -> Later<'a, QuotaTold> {
+        Box::pin(self.control.ask_quota(provider, key))
+    }
+
     fn ask(&self, question: Question) -> Later<'_, Result<Reply, Unanswered>> {
         Box::pin(self.call(question))
     }
@@ -186,18 +190,15 @@ impl Slot {
         self.0.send_replace(Some(dashboard));
     }
 
-    /// What the gateway mounts beside the data plane.
-    pub fn mount(&self) -> Mount {
-        let (serving, admitting) = (self.clone(), self.clone());
+    /// What the gateway mounts beside the data plane. Administrators are known before the dashboard is there.
+    pub fn mount(&self, store: Store) -> Mount {
+        let serving = self.clone();
         Mount {
             serve: Arc::new(move |request| {
                 let waiting = serving.0.subscribe();
                 Box::pin(async move { answer(waiting, request.map(Body::new)).await })
             }),
-            is_admin: Arc::new(move |headers| {
-                let dashboard = admitting.0.borrow().clone();
-                dashboard.is_some_and(|dashboard| dashboard.is_admin(headers))
-            }),
+            is_admin: Arc::new(move |headers| door::is_admin(&store, headers, Timestamp::now())),
         }
     }
 }

@@ -204,7 +204,7 @@ impl Journey {
             }
             objects::made(self, &body);
             self.completed();
-            return Step::Whole(whole);
+            return Step::Whole(self.without_key(whole, plain));
         }
         let answer = examine(self.asked.dialect, &body);
         self.counted(answer.usage);
@@ -212,7 +212,7 @@ impl Journey {
             AnswerKind::Content => {
                 objects::made(self, &body);
                 self.completed();
-                Step::Whole(whole)
+                Step::Whole(self.without_key(whole, plain))
             }
             AnswerKind::Error | AnswerKind::Unreadable => self.failed_within(whole.saying(plain), &body),
             AnswerKind::Empty => {
@@ -295,6 +295,16 @@ impl Journey {
         self.keep(named.unwrap_or(StatusCode::BAD_REQUEST), headers, VecDeque::from([body]));
         self.failed(&evidence, Progress::Started, Some(status));
         Step::Again
+    }
+
+    /// The same answer without the key, should the provider repeat it in a success.
+    fn without_key(&self, whole: Whole, plain: Option<Bytes>) -> Whole {
+        let Some(secret) = self.secret() else { return whole };
+        let plain = plain.filter(|plain| mask::is_in(plain, secret));
+        let mut whole = whole.saying(plain);
+        whole.pieces = mask::pieces(whole.pieces, secret);
+        mask::headers(&mut whole.head.headers, secret);
+        whole
     }
 
     /// Keeps an error that was told under a success status, in case it goes back; it then needs an error's status.

@@ -22,6 +22,7 @@ use tokio::{
 
 use crate::{
     line::{Line, Socket},
+    mount::Peer,
     route,
     shared::Shared,
 };
@@ -62,9 +63,9 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, slots: Ar
             _ = stage.wait_for(|stage| *stage != Stage::Open) => return,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 pausing = false;
-                tokio::spawn(serve(stream, Arc::clone(&shared), slot));
+                tokio::spawn(serve((stream, Peer(peer.ip())), Arc::clone(&shared), slot));
             }
             Err(error) if is_of_the_connection(&error) => {}
             Err(error) => {
@@ -78,7 +79,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, slots: Ar
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>, _slot: OwnedSemaphorePermit) {
+async fn serve((stream, peer): (TcpStream, Peer), shared: Arc<Shared>, _slot: OwnedSemaphorePermit) {
     // A client whose machine is gone says nothing; without this its stream would stay open for ever.
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 4).with_retries(4);
     let tuned = stream.set_nodelay(true).and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
@@ -93,7 +94,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>, _slot: OwnedSemaphorePerm
     let service = service_fn(move |request| {
         let busy = of_line.busy();
         let shared = Arc::clone(&of_shared);
-        async move { Ok::<_, Infallible>(route::answer(&shared, busy, request).await) }
+        async move { Ok::<_, Infallible>(route::answer(&shared, (busy, peer), request).await) }
     });
     let mut builder = http1::Builder::new();
     builder.max_buf_size(READ_BUFFER_LIMIT).max_header_size(HEAD_LIMIT);

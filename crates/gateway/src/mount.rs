@@ -1,6 +1,6 @@
 //! The place where the admin API and the dashboard hang in: everything that is not the data plane.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, net::IpAddr, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -11,6 +11,10 @@ use hyper::body::Incoming;
 pub type MountBody = UnsyncBoxBody<Bytes, std::io::Error>;
 /// A mounted answer under way.
 pub type MountAnswer = Pin<Box<dyn Future<Output = Response<MountBody>> + Send>>;
+
+/// Where a request comes from; an extension of every request that is handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
 
 /// A handler beside the data plane. It gets every request that is not the data plane's, after the check of `Host`.
 #[derive(Clone)]

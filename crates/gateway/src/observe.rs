@@ -67,7 +67,9 @@ impl Record {
             usage: Usage::default(),
             notes: Vec::new(),
             kept: asked.client.as_ref().filter(|client| client.keeps_bodies()).map(|_| {
-                Box::new(Kept { request: Bytes::copy_from_slice(asked.bytes()), answer: Vec::new() })
+                let request = asked.bytes();
+                let request = Bytes::copy_from_slice(&request[..request.len().min(MOST_KEPT)]);
+                Box::new(Kept { request, answer: Vec::new() })
             }),
         }
     }
@@ -375,7 +377,7 @@ fn millis(duration: Duration) -> u64 {
 const UPSTREAM_IDS: [&str; 4] = ["x-request-id", "request-id", "x-goog-request-id", "x-amzn-requestid"];
 const LONGEST_ID: usize = 128;
 const LONGEST_MESSAGE: usize = 512;
-/// The longest part of an answer that is kept.
+/// The longest part of a request, and of an answer, that is kept.
 const MOST_KEPT: usize = 5 << 20;
 /// What the log shows for a client that left before it got a status.
 const CLIENT_LEFT: u16 = 499;

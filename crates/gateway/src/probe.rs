@@ -7,9 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use backstop_dialect::has_embedded_error;
 use backstop_triage::{
-    Basis, Class, Evidence, Kind, Penalty, Preset, Scope, Timestamp, Treatment, Verdict,
+    Basis, Class, Evidence, KeyId, Kind, Penalty, Preset, ProviderId, Scope, Timestamp, Treatment, Verdict,
     pool::{Probe, ProbeKind, ProbeResult},
     probe::{QuotaProbe, Reading},
+    quota::QuotaSnapshot,
 };
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 use crate::{
     ask::{Call, request, with_query},
     config::{BaseUrl, Provider},
+    gateway::Control,
     plan::{Outlet, OutletKey},
     settle,
     shared::Shared,
@@ -32,6 +34,46 @@ pub(crate) async fn make(shared: Arc<Shared>, probe: Probe) {
     let now = shared.clock.now();
     drop(settle::work(&shared, |pool| pool.probe_result(&probe, found, now)));
     shared.pool_changed.notify_waiters();
+}
+
+/// What a usage endpoint said when a person asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QuotaTold {
+    /// How full the key's windows are.
+    Windows(QuotaSnapshot),
+    /// The key is refused.
+    Refused,
+    /// Nothing that can be read.
+    Unreadable,
+    /// The provider has no usage endpoint that is known, or the key is not there.
+    NoEndpoint,
+}
+
+impl Control {
+    /// Asks a usage endpoint how full a key's windows are, and lets the pool know. A key that it refuses is only told.
+    pub async fn ask_quota(&self, provider: &ProviderId, key: KeyId) -> QuotaTold {
+        let shared = self.shared();
+        let plan = shared.plan.load_full();
+        let catalog = shared.catalog.load_full();
+        let Some(outlet) = plan.outlet(provider.as_str()) else { return QuotaTold::NoEndpoint };
+        let preset = outlet.config.preset.as_deref().and_then(|id| catalog.preset(id));
+        let preset = preset.filter(|preset| !preset.quota.is_empty());
+        let (Some(stored), Some(preset)) = (outlet.keys.get(&key), preset) else {
+            return QuotaTold::NoEndpoint;
+        };
+        match (Caller { outlet, key: stored, preset }).quota(shared.clock.now()).await {
+            Some(ProbeResult::Quota(snapshot)) => {
+                let now = shared.clock.now();
+                drop(settle::work(shared, |pool| pool.record_quota(provider, key, &snapshot, now)));
+                shared.pool_changed.notify_waiters();
+                QuotaTold::Windows(snapshot)
+            }
+            Some(ProbeResult::Refused(_)) => QuotaTold::Refused,
+            Some(ProbeResult::Passed | ProbeResult::Money(_) | ProbeResult::Inconclusive) | None => {
+                QuotaTold::Unreadable
+            }
+        }
+    }
 }
 
 async fn find(shared: &Arc<Shared>, probe: &Probe) -> Option<ProbeResult> {

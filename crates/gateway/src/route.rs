@@ -29,7 +29,9 @@ use crate::{
     drive::{Journey, drive},
     hosts::HostError,
     line::Busy,
-    metrics, objects,
+    metrics,
+    mount::Peer,
+    objects,
     plan::Plan,
     refuse,
     reply::{self, Content, Reply},
@@ -39,16 +41,25 @@ use crate::{
 };
 
 /// Answers one request.
-pub(crate) async fn answer(shared: &Arc<Shared>, busy: Busy, request: Request<Incoming>) -> Response<Reply> {
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    (busy, peer): (Busy, Peer),
+    request: Request<Incoming>,
+) -> Response<Reply> {
     let plan = shared.plan.load_full();
     let response = match plan.hosts.check(request.uri(), request.headers()) {
-        Ok(()) => dispatch(shared, plan, request).await,
+        Ok(()) => dispatch(shared, plan, peer, request).await,
         Err(error) => foreign(&error),
     };
     response.map(|reply| reply.holding(busy))
 }
 
-async fn dispatch(shared: &Arc<Shared>, plan: Arc<Plan>, request: Request<Incoming>) -> Response<Reply> {
+async fn dispatch(
+    shared: &Arc<Shared>,
+    plan: Arc<Plan>,
+    peer: Peer,
+    mut request: Request<Incoming>,
+) -> Response<Reply> {
     let path = request.uri().path();
     match path {
         "/healthz" | "/livez" => {
@@ -67,7 +78,10 @@ async fn dispatch(shared: &Arc<Shared>, plan: Arc<Plan>, request: Request<Incomi
         return data(shared, plan, request, Way::Unified).await;
     }
     match &shared.mount {
-        Some(mount) => (mount.serve)(request).await.map(|body| Reply::new(Content::Mounted(body))),
+        Some(mount) => {
+            request.extensions_mut().insert(peer);
+            (mount.serve)(request).await.map(|body| Reply::new(Content::Mounted(body)))
+        }
         None => {
             let near = recognise(path).map(|_| format!(" Did you mean /v1{path}?")).unwrap_or_default();
             refuse::bluntly(StatusCode::NOT_FOUND, &format!("There is nothing at this path.{near}"))

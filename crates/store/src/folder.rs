@@ -10,15 +10,25 @@ use std::{
 
 use zeroize::Zeroizing;
 
-use crate::OpenError;
+use crate::{OpenError, Secret};
 
 /// Where the key that seals secrets comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
     /// `master.key` in the data folder, made on first use.
     Folder,
-    /// A file that somebody else provides, such as a systemd credential; never made here.
+    /// A file with 64 hexadecimal digits that somebody else provides, such as a systemd credential; never made here.
     File(PathBuf),
+    /// A file with a passphrase, which a key is derived from; never made here.
+    Passphrase(PathBuf),
+}
+
+/// What opens the vault.
+pub(crate) enum Opener {
+    /// The key itself.
+    Key(KeyBytes),
+    /// What the key is derived from, with a salt that lies beside what it opens.
+    Passphrase(Secret),
 }
 
 /// The data folder, held against other processes as long as a clone lives.
@@ -86,30 +96,65 @@ impl Folder {
         OpenError::Database { path: self.database(), source }
     }
 
-    /// Reads the key that seals secrets; makes it if it lies in the folder and `may_make`.
-    pub(crate) fn key(&self, source: &KeySource, may_make: bool) -> Result<Option<KeyBytes>, OpenError> {
-        let (path, may_make) = match source {
-            KeySource::Folder => (self.path.join("master.key"), may_make),
-            KeySource::File(path) => (path.clone(), false),
-        };
+    /// Reads what opens the vault.
+    pub(crate) fn opener(&self, source: &KeySource) -> Result<Opener, OpenError> {
+        let path = self.key_file(source);
         let fault = |detail: String| OpenError::KeyFile { path: path.clone(), detail };
-        match read_key(&path) {
-            Ok(text) => {
-                parse_key(&text).map(Some).ok_or_else(|| fault("it is not 64 hexadecimal digits".into()))
+        if *source == KeySource::Folder {
+            keep_private(&path);
+        }
+        let text = read_key(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => fault("it is missing".into()),
+            _ => fault(error.to_string()),
+        })?;
+        match source {
+            KeySource::Folder | KeySource::File(_) => parse_key(&text)
+                .map(Opener::Key)
+                .ok_or_else(|| fault("it is not 64 hexadecimal digits".into())),
+            KeySource::Passphrase(_) => {
+                let passphrase = Secret::new(&text);
+                if passphrase.expose().chars().count() < SHORTEST_PASSPHRASE {
+                    let detail = format!("a passphrase has at least {SHORTEST_PASSPHRASE} characters");
+                    return Err(fault(detail));
+                }
+                Ok(Opener::Passphrase(passphrase))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && may_make => {
-                let key: KeyBytes = Zeroizing::new(rand::random());
-                write_key(&path, &key).map_err(|error| fault(error.to_string()))?;
-                Ok(Some(key))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(fault(error.to_string())),
         }
     }
 
-    /// Puts a new key in the place of the folder's own.
+    /// Makes the folder's own key, in the place of one that may be there.
+    pub(crate) fn make_key(&self) -> Result<Opener, OpenError> {
+        let path = self.key_file(&KeySource::Folder);
+        let key: KeyBytes = Zeroizing::new(rand::random());
+        match write_key(&path, &key) {
+            Ok(()) => Ok(Opener::Key(key)),
+            Err(error) => Err(OpenError::KeyFile { path, detail: error.to_string() }),
+        }
+    }
+
+    /// Puts a key in the place of the folder's own.
     pub(crate) fn replace_key(&self, key: &KeyBytes) -> io::Result<()> {
-        write_key(&self.path.join("master.key"), key)
+        write_key(&self.key_file(&KeySource::Folder), key)
+    }
+
+    /// Removes the folder's own key, if there is one.
+    pub(crate) fn remove_key(&self) -> io::Result<()> {
+        match fs::remove_file(self.key_file(&KeySource::Folder)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Whether the folder has a key of its own.
+    pub(crate) fn has_key(&self) -> bool {
+        self.key_file(&KeySource::Folder).exists()
+    }
+
+    fn key_file(&self, source: &KeySource) -> PathBuf {
+        match source {
+            KeySource::Folder => self.path.join("master.key"),
+            KeySource::File(path) | KeySource::Passphrase(path) => path.clone(),
+        }
     }
 }
 
@@ -120,6 +165,16 @@ fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600);
     options
+}
+
+/// A key file that others may read, such as one from a backup, becomes its owner's alone.
+fn keep_private(path: &Path) {
+    let Ok(metadata) = fs::metadata(path) else { return };
+    if metadata.permissions().mode() & 0o077 != 0
+        && let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+    {
+        tracing::warn!(%error, path = %path.display(), "others may read the key file");
+    }
 }
 
 fn read_key(path: &Path) -> io::Result<Zeroizing<String>> {
@@ -152,4 +207,5 @@ fn write_key(path: &Path, key: &KeyBytes) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
+const SHORTEST_PASSPHRASE: usize = 12;
 const DATABASE: &str = "backstop.db";

@@ -1,8 +1,10 @@
 //! Seals secrets at rest.
 //!
 //! ```text
-//! key file (0600) or credential --wraps--> data key (in the database) --HMAC--> sealing key, fingerprint key
+//! key file (0600), credential, passphrase --wraps--> data key (in the database) --HMAC--> sealing key, fingerprint key
 //! ```
+//!
+//! A passphrase becomes a key by argon2id, with a salt that lies before what the key wraps.
 //!
 //! What is sealed is bound to its table, row and version, so that moving a sealed value elsewhere makes it
 //! unreadable. A value that cannot be opened locks that one key and nothing else; a missing or foreign key file
@@ -22,7 +24,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
     OpenError, Pending, Secret, Store, StoreError,
-    folder::{Folder, KeyBytes, KeySource},
+    folder::{Folder, KeyBytes, KeySource, Opener},
     requests::Bodies,
     rows::millis,
 };
@@ -48,22 +50,25 @@ impl Vault {
     ) -> Result<Self, OpenError> {
         let fault = |source| folder.fault(source);
         let wrapped = load_wrapped(connection).map_err(fault)?;
-        let key = folder.key(source, wrapped.is_empty())?;
-        let keys = match (key, wrapped.is_empty()) {
-            (Some(key), true) => {
-                let data: KeyBytes = Zeroizing::new(rand::random());
-                let sealed = wrap(&key, &data);
-                connection
-                    .execute(SAVE, params![1, sealed, millis(jiff::Timestamp::now())])
-                    .map_err(fault)?;
-                Ok(Keys::derive(data))
+        let keys = if wrapped.is_empty() {
+            // Nothing has been sealed yet, so that nothing is lost by a key that cannot be had: a person mends it.
+            let opener = if *source == KeySource::Folder && !folder.has_key() {
+                folder.make_key()?
+            } else {
+                folder.opener(source)?
+            };
+            let data: KeyBytes = Zeroizing::new(rand::random());
+            let sealed = opener.wrap(&data);
+            connection.execute(SAVE, params![1, sealed, millis(jiff::Timestamp::now())]).map_err(fault)?;
+            Ok(Keys::derive(data))
+        } else {
+            match folder.opener(source) {
+                Err(error) => Err(error.to_string()),
+                Ok(opener) => {
+                    let data = wrapped.iter().find_map(|wrapped| opener.unwrap(wrapped));
+                    data.map(Keys::derive).ok_or_else(|| FOREIGN.to_owned())
+                }
             }
-            (Some(key), false) => {
-                wrapped.iter().find_map(|wrapped| unwrap(&key, wrapped)).map(Keys::derive).ok_or_else(|| {
-                    "the key file is not the one that sealed them; restore it from a backup".to_owned()
-                })
-            }
-            (None, _) => Err("the key file is missing; restore it from a backup".to_owned()),
         };
         if let Err(reason) = &keys {
             tracing::warn!(reason, "stored secrets are locked");
@@ -128,29 +133,36 @@ impl Vault {
 }
 
 impl Store {
-    /// Makes a new key file and wraps the data key with it; secrets stay as they are sealed.
+    /// Wraps the data key anew: with a new key file in the data folder, or with what another source holds. Secrets
+    /// stay as they are sealed; what opened them before opens nothing any more.
     ///
     /// The database holds both wrappings until the file is in its place, so that no crash locks anything.
-    pub fn rekey(&self) -> Pending<()> {
-        let vault = self.vault().clone();
+    pub fn rekey(&self, to: &KeySource) -> Pending<()> {
         let folder = self.inner.folder.clone();
-        let added = self.write({
-            let vault = vault.clone();
-            move |transaction| {
-                let keys = vault.keys.read();
-                let keys = keys.as_ref().map_err(|reason| StoreError::Locked(reason.clone()))?;
-                let key: KeyBytes = Zeroizing::new(rand::random());
-                let number: i64 = transaction.query_row(NEXT, [], |row| row.get(0))?;
-                let now = millis(jiff::Timestamp::now());
-                transaction.execute(SAVE, params![number, wrap(&key, &keys.data), now])?;
-                Ok((number, key))
-            }
+        let opener = match to {
+            KeySource::Folder => Ok(Opener::Key(Zeroizing::new(rand::random()))),
+            KeySource::File(_) | KeySource::Passphrase(_) => folder.opener(to),
+        };
+        let vault = self.vault().clone();
+        let added = self.write(move |transaction| {
+            let opener = opener.map_err(|error| StoreError::Locked(error.to_string()))?;
+            let keys = vault.keys.read();
+            let keys = keys.as_ref().map_err(|reason| StoreError::Locked(reason.clone()))?;
+            let number: i64 = transaction.query_row(NEXT, [], |row| row.get(0))?;
+            let now = millis(jiff::Timestamp::now());
+            transaction.execute(SAVE, params![number, opener.wrap(&keys.data), now])?;
+            Ok((number, opener))
         });
         let (sender, pending) = Pending::new();
         let store = self.clone();
+        let is_own = *to == KeySource::Folder;
         let finish = move || -> Result<(), StoreError> {
-            let (number, key) = added.wait()?;
-            folder.replace_key(&key).map_err(|error| StoreError::Failing(error.to_string()))?;
+            let (number, opener) = added.wait()?;
+            let placed = match &opener {
+                Opener::Key(key) if is_own => folder.replace_key(key),
+                Opener::Key(_) | Opener::Passphrase(_) => folder.remove_key(),
+            };
+            placed.map_err(|error| StoreError::Failing(error.to_string()))?;
             store
                 .write(move |transaction| {
                     transaction.execute(FORGET, [number])?;
@@ -196,6 +208,36 @@ fn hmac(key: &KeyBytes, message: &[u8]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
+impl Opener {
+    fn wrap(&self, data: &KeyBytes) -> Vec<u8> {
+        match self {
+            Self::Key(key) => wrap(key, data),
+            Self::Passphrase(passphrase) => {
+                let salt: [u8; SALT] = rand::random();
+                let key = derive(passphrase, &salt).expect("argon2 takes a salt of this length");
+                [salt.as_slice(), &wrap(&key, data)].concat()
+            }
+        }
+    }
+
+    fn unwrap(&self, wrapped: &[u8]) -> Option<KeyBytes> {
+        match self {
+            Self::Key(key) => unwrap(key, wrapped),
+            Self::Passphrase(passphrase) => {
+                let (salt, wrapped) = wrapped.split_first_chunk::<SALT>()?;
+                unwrap(&derive(passphrase, salt)?, wrapped)
+            }
+        }
+    }
+}
+
+fn derive(passphrase: &Secret, salt: &[u8; SALT]) -> Option<KeyBytes> {
+    let mut key: KeyBytes = Zeroizing::new([0; 32]);
+    let argon = argon2::Argon2::default();
+    argon.hash_password_into(passphrase.expose().as_bytes(), salt, key.as_mut_slice()).ok()?;
+    Some(key)
+}
+
 fn wrap(key: &KeyBytes, data: &KeyBytes) -> Vec<u8> {
     encrypt(&XChaCha20Poly1305::new(&(**key).into()), WRAP, data.as_slice())
 }
@@ -225,6 +267,8 @@ fn load_wrapped(connection: &Connection) -> rusqlite::Result<Vec<Vec<u8>>> {
 }
 
 const NONCE: usize = 24;
+const SALT: usize = 16;
+const FOREIGN: &str = "the key file or passphrase is not the one that sealed them; restore it from a backup, or name the right one";
 const WRAP: &str = "vault|data key";
 const SAVE: &str = "INSERT INTO vault (id, wrapped, created_at) VALUES (?1, ?2, ?3)";
 const NEXT: &str = "SELECT MAX(id) + 1 FROM vault";

@@ -4,6 +4,8 @@
 //! loses the rest. Looking like one is a matter of shape, never of a provider's name: long, without spaces,
 //! letters and digits mixed; or any long word after a word that announces a secret. Mail addresses go too.
 
+use std::borrow::Cow;
+
 /// A text without the secrets in it.
 pub fn redact(text: &str) -> String {
     if !text.bytes().any(|byte| byte.is_ascii_digit() || byte == b'@') && text.len() < 24 {
@@ -35,6 +37,31 @@ pub fn redact(text: &str) -> String {
     redacted
 }
 
+/// A text in which what has the beginning and the length of a credential is masked, and nothing else; for lines whose
+/// own words must survive.
+pub fn mask_shapes(text: &str) -> Cow<'_, str> {
+    if !PREFIXES.iter().any(|prefix| text.contains(prefix)) {
+        return Cow::Borrowed(text);
+    }
+    let mut masked = String::with_capacity(text.len());
+    for word in text.split_inclusive(|c: char| !in_word(c)) {
+        let end = word.trim_end_matches(|c: char| !in_word(c)).len();
+        let (word, after) = word.split_at(end);
+        if is_prefixed(word) && word.len() >= SHORTEST_SHAPE {
+            masked.extend(word.chars().take(SHOWN));
+            masked.push_str("***");
+        } else {
+            masked.push_str(word);
+        }
+        masked.push_str(after);
+    }
+    Cow::Owned(masked)
+}
+
+fn is_prefixed(word: &str) -> bool {
+    PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+}
+
 fn in_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | '+' | '@' | '~' | '*')
 }
@@ -52,9 +79,8 @@ fn is_secret(word: &str, announced: bool) -> bool {
     if is_uuid(word) || is_model_like(word) {
         return false;
     }
-    let prefixed =
-        ["sk-", "pk-", "eyJ", "AIza", "ghp_", "gho_", "key-"].iter().any(|prefix| word.starts_with(prefix));
-    (prefixed && word.len() >= 12) || (word.len() >= 24 && digits >= 4 && letters >= 4 && changes(word) >= 6)
+    (is_prefixed(word) && word.len() >= 12)
+        || (word.len() >= 24 && digits >= 4 && letters >= 4 && changes(word) >= 6)
 }
 
 fn announces(word: &str) -> bool {
@@ -91,10 +117,13 @@ fn changes(word: &str) -> usize {
 
 /// Characters of a secret that stay.
 const SHOWN: usize = 4;
+const PREFIXES: [&str; 9] = ["sk-", "pk-", "eyJ", "AIza", "ghp_", "gho_", "key-", "bsk_", "bsa_"];
+/// Short words with such a beginning are names.
+const SHORTEST_SHAPE: usize = 20;
 
 #[cfg(test)]
 mod tests {
-    use super::redact;
+    use super::{mask_shapes, redact};
 
     #[test]
     fn credentials_lose_all_but_their_beginning() {
@@ -111,5 +140,12 @@ mod tests {
         ] {
             assert_eq!(redact(text), expected);
         }
+    }
+
+    #[test]
+    fn shapes_are_masked_and_every_other_word_survives() {
+        let line = r#"{"key":"key-7","request":"01JD5Y0Z7Q3X9V8W2T4R6P1N0M","said":"sk-abcdefghijklmnopqrst, bsk_0123456789abcdef"}"#;
+        let masked = r#"{"key":"key-7","request":"01JD5Y0Z7Q3X9V8W2T4R6P1N0M","said":"sk-a***, bsk_***"}"#;
+        assert_eq!(mask_shapes(line), masked);
     }
 }

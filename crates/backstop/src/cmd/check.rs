@@ -139,7 +139,9 @@ fn wrong(error: &anyhow::Error) -> Value {
             "file": error.file,
             "problems": [{ "line": error.line, "what": error.problem, "fix": error.fix }],
         }),
-        None => json!({ "ok": false, "problems": [{ "line": 0, "what": error.to_string(), "fix": "" }] }),
+        Some(SetupError::NoPassword(_)) | None => {
+            json!({ "ok": false, "problems": [{ "line": 0, "what": error.to_string(), "fix": "" }] })
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod own_rules;
 pub(crate) mod passphrase;
 pub(crate) mod places;
 pub(crate) mod providers;
+pub(crate) mod rekey;
 pub(crate) mod reload;
 pub(crate) mod rules;
 pub(crate) mod run;

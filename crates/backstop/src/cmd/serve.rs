@@ -11,9 +11,9 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use backstop_dashboard::{
-    Dashboard,
+    Dashboard, PasswordError,
     live::Live,
-    prepare_token,
+    prepare_password, prepare_token,
     running::{Base, ComposeError, Running, Slot, Source, compose},
     token_file,
 };
@@ -26,6 +26,7 @@ use super::{
     seen::Seen,
     setup::{Setup, SetupError},
 };
+use crate::redaction::{Redaction, tell_panics};
 
 /// Runs the gateway.
 ///
@@ -52,6 +53,9 @@ pub(crate) struct Args {
     /// The folder of keys, health and history, in place of the configuration's.
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
+    /// A file with the password of the dashboard, in place of the configuration's.
+    #[arg(long, value_name = "FILE", env = "BACKSTOP_ADMIN_PASSWORD_FILE")]
+    admin_password_file: Option<PathBuf>,
     /// What is logged: error, warn, info, debug, or a filter such as `backstop_gateway=debug`.
     #[arg(long, value_name = "FILTER", env = "BACKSTOP_LOG", default_value = "info")]
     log: String,
@@ -61,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     log_to_stderr(&args.log)?;
     match run_to_the_end(args) {
         Err(error) if is_permanent(&error) => {
-            eprintln!("backstop: {error:#}");
+            eprintln!("backstop: {}", Redaction::of_process().text(&format!("{error:#}")));
             Ok(ExitCode::from(EX_CONFIG))
         }
         ended => ended.map(|()| ExitCode::SUCCESS),
@@ -73,6 +77,7 @@ fn run_to_the_end(args: &Args) -> Result<()> {
     for warning in &setup.config.warnings {
         tracing::warn!(line = warning.line, fix = warning.fix, "{}", warning.what);
     }
+    Redaction::of_process().learn(&setup.config, &store);
     // Before anything takes time: a change from here on is noticed.
     let file = setup.config.file.clone();
     let seen = Seen::of(file.as_deref(), setup.rules.as_deref());
@@ -82,13 +87,11 @@ fn run_to_the_end(args: &Args) -> Result<()> {
         None
     });
     let slot = Slot::default();
-    let mount = Some(slot.mount());
+    let mount = Some(slot.mount(store.clone()));
     let gateway = Gateway { config: config.clone(), store: store.clone(), catalog, mount }.start()?;
-    let live = Arc::new(Running::new(
-        gateway.control(),
-        source(args, file.as_deref()),
-        Arc::clone(&config.settings),
-    ));
+    let source = source(args, file.as_deref(), store.clone());
+    let live = Running::new(gateway.control(), Arc::clone(&source), Arc::clone(&config.settings));
+    let live = Arc::new(live);
     let dashboard = Dashboard::new(Arc::clone(&live) as Arc<dyn Live>);
     slot.fill(dashboard.clone());
     greet(&gateway, &config);
@@ -100,7 +103,7 @@ fn run_to_the_end(args: &Args) -> Result<()> {
         eprintln!("  admin token    in {}", token_file(store.data_dir()).display());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(gateway, &live, (&config, seen)))?;
+    runtime.block_on(serve(gateway, (&live, &source), (&config, seen)))?;
     store.close();
     Ok(())
 }
@@ -108,7 +111,7 @@ fn run_to_the_end(args: &Args) -> Result<()> {
 /// What the file says, for the admin side to read again whenever something was changed.
 ///
 /// A file that has become empty is being written, or was lost: it takes nothing out of force.
-fn source(args: &Args, file: Option<&Path>) -> Source {
+fn source(args: &Args, file: Option<&Path>, store: Store) -> Source {
     let args = args.clone();
     let began_blank = file.is_some_and(is_blank);
     Arc::new(move || {
@@ -120,6 +123,7 @@ fn source(args: &Args, file: Option<&Path>) -> Source {
             ));
         }
         overlay(&args, &mut setup.config);
+        Redaction::of_process().learn(&setup.config, &store);
         Ok(base(setup))
     })
 }
@@ -135,7 +139,13 @@ fn base(setup: Setup) -> Base {
 fn prepare(args: &Args) -> Result<(Setup, Store)> {
     let mut setup = Setup::load(args.config.as_deref())?;
     overlay(args, &mut setup.config);
-    let store = Store::open(&setup.config.server.data_dir)?;
+    let server = &setup.config.server;
+    let store = Store::open_with(&server.data_dir, &server.key_source)?;
+    let has_password = prepare_password(&store, server.admin_password_file.as_deref())?;
+    let wide = server.listen.iter().find(|address| !address.ip().is_loopback());
+    if let Some(address) = wide.filter(|_| !has_password) {
+        return Err(SetupError::NoPassword(*address).into());
+    }
     Ok((setup, store))
 }
 
@@ -147,6 +157,9 @@ fn overlay(args: &Args, config: &mut Config) {
     if let Some(folder) = &args.data_dir {
         config.server.data_dir.clone_from(folder);
     }
+    if let Some(file) = &args.admin_password_file {
+        config.server.admin_password_file = Some(file.clone());
+    }
 }
 
 /// Whether starting again cannot help until a person has changed something.
@@ -155,6 +168,7 @@ fn is_permanent(error: &anyhow::Error) -> bool {
         || matches!(error.downcast_ref(), Some(ComposeError::Rules(_)))
         || error.downcast_ref().is_some_and(OpenError::is_permanent)
         || error.downcast_ref().is_some_and(StartError::is_permanent)
+        || error.downcast_ref().is_some_and(PasswordError::is_permanent)
 }
 
 /// Says on stderr what a person needs in the first minute. The client key appears here and nowhere else.
@@ -190,7 +204,11 @@ fn greet(running: &Serving, config: &Config) {
     }
 }
 
-async fn serve(running: Serving, live: &Running, (config, mut seen): (&Config, Seen)) -> Result<()> {
+async fn serve(
+    running: Serving,
+    (live, source): (&Running, &Source),
+    (config, mut seen): (&Config, Seen),
+) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -200,8 +218,8 @@ async fn serve(running: Serving, live: &Running, (config, mut seen): (&Config, S
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => reload(&control, live),
-            _ = look.tick() => if seen.changed() { reload(&control, live) },
+            _ = hangup.recv() => reload(&control, live, source),
+            _ = look.tick() => if seen.changed() { reload(&control, live, source) },
         }
     }
     tracing::info!(seconds = config.server.drain.as_secs(), "stopping; open requests may finish");
@@ -209,7 +227,12 @@ async fn serve(running: Serving, live: &Running, (config, mut seen): (&Config, S
     Ok(())
 }
 
-fn reload(control: &Control, live: &Running) {
+fn reload(control: &Control, live: &Running, source: &Source) {
+    let password = source()
+        .map(|base| prepare_password(control.store(), base.config.server.admin_password_file.as_deref()));
+    if let Ok(Err(error)) = password {
+        tracing::error!("the admin password stays as it was: {error}");
+    }
     match live.take_up() {
         Ok(()) => tracing::info!("the configuration was read again"),
         Err(error) => {
@@ -223,12 +246,13 @@ fn reload(control: &Control, live: &Running) {
 fn log_to_stderr(filter: &str) -> Result<()> {
     let filter = EnvFilter::try_new(filter)
         .with_context(|| format!("--log {filter} is no filter; try info, debug or backstop_gateway=debug"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Redaction::of_process());
     if io::stderr().is_terminal() {
         builder.with_ansi(std::env::var_os("NO_COLOR").is_none()).init();
     } else {
         builder.json().flatten_event(true).init();
     }
+    tell_panics();
     Ok(())
 }
 

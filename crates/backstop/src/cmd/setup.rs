@@ -1,6 +1,9 @@
 //! The configuration of a gateway with everything that stands beside it: the environment and the user's rules.
 
-use std::path::{Path, PathBuf};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use backstop_gateway::config::{Config, ConfigError, Environment};
 use backstop_triage::{Catalog, rules::RuleError};
@@ -24,6 +27,10 @@ pub(crate) enum SetupError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Rules(#[from] RuleError),
+    #[error(
+        "listening on {0} opens the dashboard to the network, which needs an admin password: write one of at least ten characters into a file and name it by --admin-password-file or [server] admin_password_file, or listen on 127.0.0.1"
+    )]
+    NoPassword(SocketAddr),
 }
 
 impl Setup {

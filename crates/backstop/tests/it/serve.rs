@@ -94,6 +94,72 @@ fn a_wrong_file_is_told_by_line_and_stops_the_start_for_good() {
     assert_eq!((json["ok"].as_bool(), json["problems"][0]["line"].as_u64()), (Some(false), Some(2)));
 }
 
+#[test]
+fn the_sealed_keys_get_another_key() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data").display().to_string();
+    let phrase = folder.path().join("phrase").display().to_string();
+    fs::write(&phrase, "four words in a row\n").unwrap();
+    let rekey = |more: &[&str], variables: &[(&str, &str)]| {
+        let told = backstop(&[&["rekey", "--data-dir", &data], more].concat(), variables);
+        let text = [told.stdout, told.stderr].concat();
+        let text = String::from_utf8(text).unwrap().replace(&phrase, "PHRASE").replace(&data, "DATA");
+        format!("{} {text}", told.status.code().unwrap_or(-1))
+    };
+    let in_force: &[(&str, &str)] = &[("BACKSTOP_PASSPHRASE_FILE", &phrase)];
+    let told = [
+        rekey(&[], &[]),
+        rekey(&["--passphrase-file", &phrase], &[]),
+        rekey(&[], &[]),
+        rekey(&[], in_force),
+        rekey(&["--passphrase-file", &phrase], in_force),
+        rekey(&["--data-folder"], in_force),
+        rekey(&[], &[]),
+    ];
+    check(
+        told.concat().as_bytes(),
+        &expect![[r#"
+        0 done; the data folder has a new key file
+        0 done; name the passphrase before the next start: [server] passphrase_file = "PHRASE"
+        1 backstop: the sealed keys cannot be opened, so they cannot get a new key: cannot use the key file DATA/master.key: it is missing; restore it from a backup, or give it mode 0600 and this user as owner
+        1 backstop: the key comes from outside the data folder: write a new one into another file and name it by --key-file or --passphrase-file
+        1 backstop: this is the key in force; write the new one into another file and name that
+        0 done; the data folder has a key file: remove key_file and passphrase_file from [server]
+        0 done; the data folder has a new key file
+    "#]],
+    );
+}
+
+#[test]
+fn a_bind_beyond_this_machine_needs_an_admin_password() {
+    let data = TempDir::new().unwrap();
+    let folder = data.path().display().to_string();
+    let file = data.path().join("password");
+    let serve = |password: Option<&str>| {
+        let file = file.display().to_string();
+        let mut arguments = vec!["serve", "--listen", "0.0.0.0:0", "--data-dir", &folder];
+        if let Some(password) = password {
+            fs::write(&file, password).unwrap();
+            arguments.extend(["--admin-password-file", &file]);
+        }
+        let refused = backstop(&arguments, &[]);
+        assert_eq!(refused.status.code(), Some(78), "service managers must not start it again");
+        String::from_utf8(refused.stderr).unwrap().replace(&file, "FILE")
+    };
+    check(
+        serve(None).as_bytes(),
+        &expect![[r#"
+            backstop: listening on 0.0.0.0:0 opens the dashboard to the network, which needs an admin password: write one of at least ten characters into a file and name it by --admin-password-file or [server] admin_password_file, or listen on 127.0.0.1
+        "#]],
+    );
+    check(
+        serve(Some("\n")).as_bytes(),
+        &expect![[r#"
+            backstop: the admin password in FILE is shorter than 10 characters; write a longer one into it
+        "#]],
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_file_takes_over_and_a_wrong_one_changes_nothing() {
     let upstream = Faultd::start(Script::new()).await.unwrap();

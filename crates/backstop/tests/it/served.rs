@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use backstop_faultd::Client;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -21,17 +22,24 @@ pub(crate) struct Served {
     folder: TempDir,
     address: String,
     child: Child,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Served {
     /// Starts the gateway with this configuration, and a client key, and waits until it is ready.
     pub(crate) async fn start(config: &str) -> Self {
+        Self::start_with(config, &[]).await
+    }
+
+    /// The same with these variables in its environment.
+    pub(crate) async fn start_with(config: &str, variables: &[(&'static str, &str)]) -> Self {
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let client = format!("\n[[client]]\nname = \"tests\"\nvalue = \"{CLIENT_KEY}\"\n");
         fs::write(folder.path().join("backstop.toml"), format!("{config}{client}")).unwrap();
         let address = free_address();
-        let child = spawn(folder.path(), &address);
-        let mut served = Self { folder, address, child };
+        let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let child = spawn(folder.path(), &address, &variables);
+        let mut served = Self { folder, address, child, variables };
         served.wait_until_ready().await;
         served
     }
@@ -39,7 +47,7 @@ impl Served {
     /// Ends the process by SIGKILL, and starts it again on the same folder.
     pub(crate) async fn kill_and_restart(&mut self) {
         self.child.kill().await.unwrap();
-        self.child = spawn(self.folder.path(), &self.address);
+        self.child = spawn(self.folder.path(), &self.address, &self.variables);
         self.wait_until_ready().await;
     }
 
@@ -57,6 +65,53 @@ impl Served {
     /// Its folder; the configuration, the data and what it said on stderr lie there.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Its address, such as `127.0.0.1:4711`.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The token of its administrator.
+    pub(crate) fn admin_token(&self) -> String {
+        let token = fs::read_to_string(self.folder.path().join("data/admin.token")).unwrap();
+        token.trim().to_owned()
+    }
+
+    /// Asks with these header lines; a body goes as JSON. Status, header lines in lower case, and body.
+    pub(crate) async fn ask(
+        &self,
+        (method, path): (&str, &str),
+        headers: &[String],
+        body: Option<&str>,
+    ) -> (u16, Vec<(String, String)>, String) {
+        let host = if headers.iter().any(|line| line.to_lowercase().starts_with("host:")) {
+            String::new()
+        } else {
+            format!("host: {}\r\n", self.address)
+        };
+        let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+        let body = body.map_or_else(
+            || "\r\n".to_owned(),
+            |body| format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()),
+        );
+        let request = format!("{method} {path} HTTP/1.1\r\n{host}{lines}{body}");
+        let mut client = Client::new(self.address.parse().unwrap());
+        client.send(request.as_bytes()).await.unwrap();
+        let head = client.head().await.unwrap();
+        let mut body = Vec::new();
+        // An answer that breaks off is one too.
+        while let Ok(Some(piece)) = client.piece().await {
+            body.extend_from_slice(&piece);
+        }
+        (head.status, head.headers, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Asks as its administrator; status and body.
+    pub(crate) async fn admin(&self, method: &str, path: &str, body: Option<&str>) -> (u16, String) {
+        let token = format!("authorization: Bearer {}", self.admin_token());
+        let (status, _, body) = self.ask((method, path), &[token], body).await;
+        (status, body)
     }
 
     /// What it said on stderr since its last start.
@@ -77,7 +132,7 @@ impl Served {
     }
 }
 
-fn spawn(folder: &Path, address: &str) -> Child {
+fn spawn(folder: &Path, address: &str, variables: &[(&'static str, String)]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_backstop"))
         .arg("serve")
         .args(["--listen", address])
@@ -86,6 +141,7 @@ fn spawn(folder: &Path, address: &str) -> Child {
         .arg("--data-dir")
         .arg(folder.join("data"))
         .env("HOME", folder)
+        .envs(variables.iter().map(|(name, value)| (*name, value.as_str())))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(File::create(folder.join("stderr")).unwrap())

@@ -1,6 +1,6 @@
 //! Keys: see, add, paste, change, order, pause, enable, forget, remove.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use backstop_store::{
     Secret, StoreError,
@@ -357,6 +357,7 @@ async fn rows(app: &App, provider: &str) -> Answer<BTreeMap<KeyId, KeyRow>> {
 }
 
 fn takes_the_last(app: &App, provider: &ProviderId, ids: &[KeyId]) -> bool {
+    let ids: BTreeSet<KeyId> = ids.iter().copied().collect();
     let statuses = app.key_statuses(provider);
     let usable = || statuses.iter().filter(|status| is_usable(status.state));
     usable().any(|status| ids.contains(&status.id)) && usable().all(|status| ids.contains(&status.id))

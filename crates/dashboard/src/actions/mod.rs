@@ -22,3 +22,4 @@ pub mod stats;
 pub mod status;
 pub mod testing;
 pub mod unknown;
+pub mod usage;

@@ -19,10 +19,10 @@ pub struct SettingView {
     /// Its name.
     pub name: String,
     /// What it is set to.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     pub value: Value,
     /// What it is when nobody sets it.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     pub default: Value,
     /// Whether somebody has set it here.
     pub changed: bool,

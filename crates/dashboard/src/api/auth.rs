@@ -1,24 +1,19 @@
 //! Signing in and out.
 
-use std::net::IpAddr;
-
 use axum::{Extension, Json, extract::State, response::IntoResponse};
+use backstop_gateway::Peer;
 use backstop_store::Secret;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::body::Body;
 use crate::{
-    app::{Actor, App},
+    app::{Actor, App, Proof},
     door,
     problem::{Answer, Problem},
 };
-
-/// Where a request comes from, if the server knows.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub IpAddr);
 
 /// A password.
 #[derive(Deserialize, ToSchema)]
@@ -82,31 +77,30 @@ async fn login(
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     Body(login): Body<Login>,
-) -> Answer<impl IntoResponse> {
-    let peer = peer.map(|Extension(Peer(address))| address);
-    let now = app.live.now();
+) -> Answer<SignedIn> {
+    let who = somebody(peer);
     let password = Secret::new(&login.password);
-    let token = app.credentials.sign_in(password, peer, agent(&headers), now).await?;
-    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, door::cookie(&headers, &token))]))
+    let token = app.credentials.sign_in(password, who.peer, agent(&headers), app.live.now()).await;
+    signed_in(&app, &who, &headers, token).await
 }
 
 /// Signs in with a one-time link; the answer sets the session's cookie.
 #[utoipa::path(post, path = "/api/auth/link", tag = "auth", request_body = UseLink, responses((status = 204, description = "Signed in.")))]
 async fn use_link(
     State(app): State<App>,
+    peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     Body(link): Body<UseLink>,
-) -> Answer<impl IntoResponse> {
-    let token = app.credentials.use_link(&link.token, agent(&headers), app.live.now()).await?;
-    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, door::cookie(&headers, &token))]))
+) -> Answer<SignedIn> {
+    let who = somebody(peer);
+    let token = app.credentials.use_link(&link.token, who.peer, agent(&headers), app.live.now()).await;
+    signed_in(&app, &who, &headers, token).await
 }
 
 /// Ends the session.
 #[utoipa::path(post, path = "/api/auth/logout", tag = "auth", responses((status = 204, description = "Signed out.")))]
 async fn logout(State(app): State<App>, headers: HeaderMap) -> Answer<impl IntoResponse> {
-    if let Ok(Actor::Session(token)) = door::identify(&app, &headers).await {
-        app.live.store().end_sessions(Some(token.expose())).await?;
-    }
+    end_session(&app, &headers).await?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, door::no_cookie(&headers))]))
 }
 
@@ -136,6 +130,33 @@ async fn set_password(
     app.credentials.set_password(Secret::new(&new.password)).await?;
     app.note(&actor, "auth.password", "auth", "").await;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// An answer with the session's cookie.
+type SignedIn = (StatusCode, [(HeaderName, HeaderValue); 1]);
+
+/// Notes who signed in, or tried to, and answers. A session that the browser had already ends.
+async fn signed_in(app: &App, who: &Actor, headers: &HeaderMap, token: Answer<Secret>) -> Answer<SignedIn> {
+    let action = if token.is_ok() { "auth.sign_in" } else { "auth.refused" };
+    let token = match token {
+        Err(problem) if problem.status() == StatusCode::TOO_MANY_REQUESTS => return Err(problem),
+        token => token,
+    };
+    app.note(who, action, "auth", "").await;
+    let token = token?;
+    end_session(app, headers).await?;
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, door::cookie(headers, &token))]))
+}
+
+async fn end_session(app: &App, headers: &HeaderMap) -> Answer<()> {
+    if let Ok(Proof::Session(token)) = door::identify(app, headers).await {
+        app.live.store().end_sessions(Some(token.expose())).await?;
+    }
+    Ok(())
+}
+
+fn somebody(peer: Option<Extension<Peer>>) -> Actor {
+    Actor { proof: Proof::Nothing, peer: peer.map(|Extension(Peer(address))| address) }
 }
 
 fn agent(headers: &HeaderMap) -> &str {

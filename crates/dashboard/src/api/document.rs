@@ -3,12 +3,14 @@
 use utoipa::{
     PartialSchema as _, ToSchema as _,
     openapi::{
-        Components, Content, OpenApi, Ref, RefOr, Response, SecurityRequirement,
-        path::Operation,
+        Components, Content, Object, ObjectBuilder, OpenApi, Ref, RefOr, Required, Response,
+        SecurityRequirement, Type,
+        path::{Operation, Parameter, ParameterBuilder, ParameterIn},
         security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
 
+use super::once::IDEMPOTENCY_KEY;
 use crate::problem::{FieldError, Problem};
 
 /// Completes the generated document.
@@ -27,6 +29,9 @@ pub(super) fn complete(document: &mut OpenApi) {
     let cookie = ApiKey::Cookie(ApiKeyValue::new("backstop-session"));
     components.add_security_scheme("session", SecurityScheme::ApiKey(cookie));
     for (path, item) in &mut document.paths.paths {
+        if let Some(operation) = item.post.as_mut().filter(|_| !OPEN.contains(&path.as_str())) {
+            operation.parameters.get_or_insert_default().push(RefOr::T(idempotency_key()));
+        }
         let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
         for operation in operations.into_iter().flatten() {
             add_refusals(operation);
@@ -39,6 +44,19 @@ pub(super) fn complete(document: &mut OpenApi) {
             }
         }
     }
+}
+
+fn idempotency_key() -> Parameter {
+    let text = Object::with_type(Type::String);
+    ParameterBuilder::new()
+        .name(IDEMPOTENCY_KEY.as_str())
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(
+            "A request that is sent again under the same key within a day is carried out once.",
+        ))
+        .schema(Some(ObjectBuilder::from(text).min_length(Some(1)).max_length(Some(255))))
+        .build()
 }
 
 fn add_refusals(operation: &mut Operation) {

@@ -9,6 +9,7 @@ mod document;
 mod events;
 mod keys;
 mod logs;
+mod once;
 mod providers;
 mod routing;
 mod rules;
@@ -19,7 +20,6 @@ use axum::{Json, extract::State, middleware, routing::get};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
-pub use self::auth::Peer;
 use crate::{app::App, door, pages};
 
 /// Every route of the API and the document that describes them.
@@ -37,6 +37,7 @@ pub(crate) fn router(app: &App) -> (axum::Router, OpenApi) {
         .merge(alerts::routes())
         .merge(rules::routes())
         .merge(events::routes())
+        .route_layer(middleware::from_fn_with_state(app.clone(), once::once))
         .route_layer(middleware::from_fn_with_state(app.clone(), door::administrators));
     let (router, mut document) = OpenApiRouter::new().merge(auth::open()).merge(guarded).split_for_parts();
     document::complete(&mut document);

@@ -1,6 +1,7 @@
 //! Connection tests through the API.
 
-use backstop_triage::Fault;
+use backstop_gateway::QuotaTold;
+use backstop_triage::{Fault, Timestamp, quota::QuotaSnapshot};
 use http_body_util::BodyExt as _;
 use serde_json::json;
 
@@ -120,4 +121,21 @@ async fn a_list_of_models_is_fetched_once_in_five_minutes() {
     world.upstream(|_, _| Ok((401, String::new())));
     let (status, problem) = world.ask("POST", "/api/providers/alpha/models/fetch?force=true", None).await;
     assert_eq!((status, problem["code"].as_str()), (409, Some("refused")));
+}
+
+#[tokio::test]
+async fn a_person_may_ask_how_full_a_key_is() {
+    let world = World::with_alpha(1).await;
+    let path = "/api/providers/alpha/keys/1/quota/probe";
+    let (status, problem) = world.ask("POST", path, None).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("no_usage")));
+    *world.live.usage.lock() = QuotaTold::Refused;
+    assert_eq!(world.ask("POST", path, None).await.1["code"], "refused");
+    assert_eq!(world.done("GET", "/api/providers/alpha/keys/1", None).await["state"], "active");
+    let snapshot =
+        QuotaSnapshot { taken_at: Timestamp::now(), plan: Some("pro".into()), windows: Vec::new() };
+    *world.live.usage.lock() = QuotaTold::Windows(snapshot);
+    assert_eq!(world.done("POST", path, None).await["quota"]["plan"], "pro");
+    assert_eq!(world.done("GET", "/api/audit?limit=1", None).await["items"][0]["action"], "keys.quota");
+    assert_eq!(world.ask("POST", "/api/providers/alpha/keys/9/quota/probe", None).await.0, 404);
 }

@@ -1,6 +1,8 @@
 //! Nobody comes in who should not, by whatever way.
 
 use axum::body::Body;
+use backstop_dashboard::prepare_password;
+use backstop_gateway::Peer;
 use backstop_store::clients::NewClient;
 use http::{Request, StatusCode, header};
 use serde_json::json;
@@ -116,14 +118,64 @@ async fn people_sign_in_with_a_password_or_a_link_that_works_once() {
 }
 
 #[tokio::test]
-async fn guessing_passwords_ends_after_five_tries() {
+async fn guessing_passwords_ends_after_five_tries_from_one_address() {
     let world = World::new();
-    let guess = || world.ask("POST", "/api/auth/login", Some(json!({ "password": "guess" })));
+    let guess = |from: u8| {
+        let mut request = world.request("POST", "/api/auth/login", Some(json!({ "password": "guess" })));
+        request.headers_mut().remove(header::AUTHORIZATION);
+        request.extensions_mut().insert(Peer([192, 168, 1, from].into()));
+        world.send(request)
+    };
     for _ in 0..5 {
-        assert_eq!(guess().await.0, 401);
+        assert_eq!(guess(1).await.status(), 401);
     }
-    let (status, problem) = guess().await;
-    assert_eq!((status, problem["code"].as_str()), (429, Some("too_many_tries")));
+    let refused = guess(1).await;
+    assert!(refused.headers().contains_key(header::RETRY_AFTER));
+    let problem = json_of(refused).await;
+    assert_eq!((&problem["status"], &problem["code"]), (&json!(429), &json!("too_many_tries")));
+    assert_eq!(guess(2).await.status(), 401, "another address has its own tries");
+    let audit = world.done("GET", "/api/audit?limit=1", None).await;
+    let row = &audit["items"][0];
+    assert_eq!((&row["actor"], &row["action"]), (&json!("nobody from 192.168.1.2"), &json!("auth.refused")));
+}
+
+#[tokio::test]
+async fn the_password_of_a_file_is_taken_over_and_is_changed_there() {
+    let world = World::new();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let write = |text: &str| std::fs::write(file.path(), text).expect("written");
+    let login = |text: &str| signed_in(&world, "/api/auth/login", json!({ "password": text }));
+    assert!(!prepare_password(&world.store, None).expect("no file, no password"));
+    write("short\n");
+    assert!(prepare_password(&world.store, Some(file.path())).is_err_and(|error| error.is_permanent()));
+    write("correct horse battery\n");
+    assert!(prepare_password(&world.store, Some(file.path())).expect("taken over"));
+    let cookie = login("correct horse battery").await.expect("signed in");
+    assert!(prepare_password(&world.store, Some(file.path())).expect("known"));
+    assert!(has_session(&world, &cookie).await, "the same password ends no session");
+    let (status, problem) =
+        world.ask("PUT", "/api/auth/password", Some(json!({ "password": "another long one" }))).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("from_the_file")));
+    write("another long one");
+    assert!(prepare_password(&world.store, Some(file.path())).expect("taken over"));
+    assert!(!has_session(&world, &cookie).await, "another one ends all");
+    assert!(login("correct horse battery").await.is_none());
+    assert!(prepare_password(&world.store, None).expect("the password stays"));
+    world.done("PUT", "/api/auth/password", Some(json!({ "password": "a third long one" }))).await;
+}
+
+#[tokio::test]
+async fn a_new_sign_in_ends_the_session_that_the_browser_had() {
+    let world = World::new();
+    let password = json!({ "password": "correct horse battery" });
+    world.done("PUT", "/api/auth/password", Some(password.clone())).await;
+    let first = signed_in(&world, "/api/auth/login", password.clone()).await.expect("signed in");
+    let mut again = world.request("POST", "/api/auth/login", Some(password));
+    again.headers_mut().remove(header::AUTHORIZATION);
+    let pair = first.split(';').next().expect("a pair");
+    again.headers_mut().insert(header::COOKIE, pair.parse().expect("a value"));
+    assert_eq!(world.send(again).await.status(), StatusCode::NO_CONTENT);
+    assert!(!has_session(&world, &first).await);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod agents;
 mod connection;
+mod contract;
 mod door;
 mod keys;
 mod moving;

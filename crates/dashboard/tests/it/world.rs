@@ -10,6 +10,7 @@ use backstop_dashboard::{
     prepare_token,
 };
 use backstop_dialect::Dialect;
+use backstop_gateway::QuotaTold;
 use backstop_store::{Secret, Store, configuration::Kind};
 use backstop_triage::{
     Catalog, Fault, KeyId, ModelId, ProviderId, Settings, Timestamp,
@@ -38,6 +39,8 @@ pub(crate) struct Fake {
     catalog: Arc<Catalog>,
     upstream: Mutex<Arc<Upstream>>,
     pub(crate) asked: Mutex<Vec<String>>,
+    /// What the usage endpoint says.
+    pub(crate) usage: Mutex<QuotaTold>,
     pub(crate) alerts: Mutex<Book>,
 }
 
@@ -52,6 +55,7 @@ impl World {
             catalog: Arc::new(Catalog::embedded()),
             upstream: Mutex::new(Arc::new(|_, _| Ok((200, "{}".to_owned())))),
             asked: Mutex::default(),
+            usage: Mutex::new(QuotaTold::NoEndpoint),
             alerts: Mutex::default(),
         };
         let live = Arc::new(fake);
@@ -250,6 +254,14 @@ impl Live for Fake {
     fn test_alert_channel(&self, name: &str) -> Later<'static, Option<Result<String, String>>> {
         let answer = (name == "ops").then(|| Err("the receiver answered 503".to_owned()));
         Box::pin(std::future::ready(answer))
+    }
+
+    fn ask_quota<'a>(&'a self, provider: &'a ProviderId, key: KeyId) -> Later<'a, QuotaTold> {
+        let windows = self.usage.lock().clone();
+        if let QuotaTold::Windows(snapshot) = &windows {
+            self.with_pool(&mut |pool, now| pool.record_quota(provider, key, snapshot, now));
+        }
+        Box::pin(std::future::ready(windows))
     }
 
     fn ask(&self, question: Question) -> Later<'_, Result<Reply, Unanswered>> {

@@ -1,8 +1,17 @@
 //! `[server]`: where the gateway listens and what it bounds.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use super::section::{Located, Section};
+use backstop_store::KeySource;
+
+use super::{
+    environment::Environment,
+    section::{Located, Section},
+};
 
 /// How the gateway listens, what it bounds, and where its state lies.
 #[derive(Clone, Debug)]
@@ -31,6 +40,8 @@ pub struct Server {
     pub metrics_open: bool,
     /// A file with the password of the dashboard.
     pub admin_password_file: Option<PathBuf>,
+    /// What opens the provider keys that lie sealed in the data folder.
+    pub key_source: KeySource,
 }
 
 /// Reads `[server]`; absent fields and an absent table have defaults.
@@ -48,6 +59,7 @@ pub(super) fn read(root: &Section<'_, '_>) -> Server {
         drain: Duration::from_secs(30),
         metrics_open: false,
         admin_password_file: None,
+        key_source: key_source(root.source.environment),
     };
     if let Some(section) = root.section("server") {
         fill(&mut server, &section);
@@ -82,6 +94,14 @@ fn fill(server: &mut Server, section: &Section<'_, '_>) {
         section.number("drain_s").map_or(server.drain, |seconds| Duration::from_secs(seconds.value));
     server.metrics_open = section.flag("metrics_open").unwrap_or(server.metrics_open);
     server.admin_password_file = section.text("admin_password_file").map(path);
+    let key_file = section.text("key_file").map(path).map(KeySource::File);
+    let passphrase_file = section.text("passphrase_file");
+    if let (Some(_), Some(second)) = (&key_file, &passphrase_file) {
+        let fix = "name one of them; `backstop rekey` goes from one to the other";
+        section.report(&second.at, "`key_file` and `passphrase_file` exclude each other", fix);
+    }
+    let named = key_file.or_else(|| passphrase_file.map(path).map(KeySource::Passphrase));
+    server.key_source = named.unwrap_or_else(|| server.key_source.clone());
     if server.memory_limit < server.body_limit {
         section.report(
             section.at(),
@@ -95,6 +115,19 @@ fn fill(server: &mut Server, section: &Section<'_, '_>) {
             format!("listening on {address} without client keys lets anybody in reach spend your keys");
         section.report(section.at(), what, "set `client_auth = true`, or listen on 127.0.0.1");
     }
+}
+
+/// What opens the sealed keys where the file names nothing: a variable, a credential of the service manager, or the
+/// file in the data folder.
+fn key_source(environment: &Environment) -> KeySource {
+    let named = |variable: &str| environment.var(variable).map(PathBuf::from);
+    let credential = |name: &str| {
+        let file = Path::new(environment.var("CREDENTIALS_DIRECTORY")?).join(name);
+        file.exists().then_some(file)
+    };
+    let file = || named("BACKSTOP_KEY_FILE").or_else(|| credential("backstop.key")).map(KeySource::File);
+    let passphrase = || named("BACKSTOP_PASSPHRASE_FILE").or_else(|| credential("backstop.passphrase"));
+    file().or_else(|| passphrase().map(KeySource::Passphrase)).unwrap_or(KeySource::Folder)
 }
 
 fn address(section: &Section<'_, '_>, text: &Located<String>) -> Option<SocketAddr> {

@@ -5,6 +5,7 @@
 mod alarms;
 mod answers;
 mod bad_input;
+mod clients;
 mod connections;
 mod context;
 mod crowds;

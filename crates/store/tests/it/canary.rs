@@ -1,6 +1,6 @@
 //! Secrets never reach the disk in the clear.
 
-use backstop_store::{Secret, clients::NewClient, keys::NewKey, requests::Bodies};
+use backstop_store::{KeySource, Secret, clients::NewClient, keys::NewKey, requests::Bodies};
 use backstop_triage::ProviderId;
 
 use crate::{at, open, request, until};
@@ -23,7 +23,7 @@ fn no_planted_secret_is_in_any_file() {
     row.bodies = Some(Bodies::new(canary.into(), canary.into()));
     store.record_request(row);
     until("the request is written", || store.bodies("r1").expect("readable").is_some());
-    store.rekey().wait().expect("rekeyed");
+    store.rekey(&KeySource::Folder).wait().expect("rekeyed");
     let secrets = [canary, made.expose(), session.expose()];
     let sweep = || {
         for entry in std::fs::read_dir(folder.path()).expect("a folder") {

@@ -109,7 +109,8 @@ fn without_its_key_file_the_store_opens_and_its_secrets_are_locked() {
     let kept = std::fs::read(&file).expect("a key file");
     std::fs::remove_file(&file).expect("removed");
     let store = open(&folder);
-    assert_eq!(store.stats().locked.as_deref(), Some("the key file is missing; restore it from a backup"));
+    let locked = store.stats().locked.expect("locked");
+    assert!(locked.contains("master.key: it is missing; restore it from a backup"), "{locked}");
     assert!(!file.exists(), "a new key file would hide the loss of the old one");
     assert!(matches!(
         store.key_secrets(&provider()).expect("readable")[&KeyId(1)],
@@ -130,7 +131,7 @@ fn rekeying_changes_the_key_file_and_nothing_else() {
     let _added = store.add_keys(&provider(), vec![key("a", "sk-one")]).wait().expect("added");
     let file = folder.path().join("master.key");
     let old = std::fs::read(&file).expect("a key file");
-    store.rekey().wait().expect("rekeyed");
+    store.rekey(&KeySource::Folder).wait().expect("rekeyed");
     assert_ne!(std::fs::read(&file).expect("a key file"), old);
     drop(store);
     let store = open(&folder);
@@ -155,9 +156,46 @@ fn the_key_can_come_from_elsewhere() {
     assert!(!data.join("master.key").exists());
     drop(store);
     std::fs::write(&credential, "no key").expect("written");
-    let error = Store::open_with(&data, &source).expect_err("not a key");
+    let locked = Store::open_with(&data, &source).expect("opens").stats().locked.expect("locked");
+    assert!(locked.contains("it is not 64 hexadecimal digits"), "{locked}");
+    let error = Store::open_with(&folder.path().join("new"), &source).expect_err("nothing to lose yet");
     assert!(error.is_permanent());
-    assert!(error.to_string().contains("it is not 64 hexadecimal digits"), "{error}");
+}
+
+#[test]
+fn a_vault_moves_between_key_file_credential_and_passphrase() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path
+    };
+    let passphrase = KeySource::Passphrase(written("phrase", "four words in a row\n"));
+    let wrong = KeySource::Passphrase(written("wrong", "four words in a queue\n"));
+    let credential = KeySource::File(written("credential", &"cd".repeat(32)));
+    let short = KeySource::Passphrase(written("short", "short\n"));
+    let data = folder.path().join("data");
+    let open = |source: &KeySource| Store::open_with(&data, source).expect("opens");
+    let secret = |store: &Store| {
+        let mut secrets = store.key_secrets(&provider()).expect("readable");
+        secrets.remove(&KeyId(1)).expect("known").map(|secret| secret.expose().to_owned()).ok()
+    };
+    let store = open(&KeySource::Folder);
+    let _added = store.add_keys(&provider(), vec![key("a", "sk-one")]).wait().expect("added");
+    assert!(matches!(store.rekey(&short).wait(), Err(StoreError::Locked(_))));
+    let mut before = KeySource::Folder;
+    drop(store);
+    for source in [passphrase, credential, KeySource::Folder] {
+        let store = open(&before);
+        store.rekey(&source).wait().expect("rekeyed");
+        assert_eq!(secret(&store).as_deref(), Some("sk-one"), "a running store goes on");
+        drop(store);
+        assert_eq!(data.join("master.key").exists(), source == KeySource::Folder);
+        assert_eq!(secret(&open(&before)), None, "{before:?} opens nothing any more");
+        assert_eq!(secret(&open(&wrong)), None);
+        assert_eq!(secret(&open(&source)).as_deref(), Some("sk-one"), "{source:?}");
+        before = source;
+    }
 }
 
 #[test]
