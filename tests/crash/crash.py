@@ -41,7 +41,7 @@ class Skipped(Exception):
 class Upstream:
     """A provider. `behave(key, nth)` gives status, headers and body of the nth call with a key."""
 
-    def __init__(self, behave):
+    def __init__(self, behave, stream="application/json"):
         self.lock = threading.Lock()
         self.calls = []  # (time, request, key, status)
         counts = {}
@@ -59,7 +59,8 @@ class Upstream:
                     counts[key] = counts.get(key, 0) + 1
                     status, headers, answer = behave(key, counts[key])
                     upstream.calls.append((time.monotonic(), json.loads(body).get("user"), key, status))
-                head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(answer)}\r\n"
+                kind = stream if b"stream" in body else "application/json"
+                head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(answer)}\r\n"
                 head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
                 self.wfile.write(head.encode() + answer)
 
@@ -184,10 +185,10 @@ class Load:
         return self
 
 
-def post(connection, request="r"):
+def post(connection, request="r", path="/proxy/p/v1/chat/completions"):
     body = json.dumps({"model": "m", "user": request, "messages": [{"role": "user", "content": "hi"}]})
     headers = {"authorization": f"Bearer {CLIENT_KEY}", "content-type": "application/json"}
-    connection.request("POST", "/proxy/p/v1/chat/completions", body, headers)
+    connection.request("POST", path, body, headers)
     answer = connection.getresponse()
     return answer.status, answer.read()
 
@@ -323,6 +324,11 @@ def safe_mode(folder):
     assert status == 503, status
     assert len(upstream.snapshot()) == calls, "safe mode called the provider"
     assert gateway.get("/healthz")[0] == 200
+    # Killed while it calls nobody, it still calls nobody.
+    gateway.kill()
+    gateway.start()
+    assert once(gateway)[0] == 503
+    assert len(upstream.snapshot()) == calls, "a kill ended the safe mode"
     gateway.stop()
     return f"{calls} calls in three runs, none in the fourth: {json.loads(body)['error']['message'][:80]}"
 
@@ -348,9 +354,19 @@ def setup_faults(folder):
         connection.commit()
         connection.close()
 
+    def wrong_rules(gateway):
+        (gateway.folder / "rules").mkdir()
+        (gateway.folder / "rules" / "mine.toml").write_text("this is no rule pack")
+
+    def wrong_certificates(gateway):
+        text = gateway.config.read_text().replace("http://127.0.0.1", "https://127.0.0.1")
+        gateway.config.write_text(text.replace("[[provider.key]]", 'ca_file = "nowhere.pem"\n[[provider.key]]', 1))
+
     assert ends_with("config", lambda gateway: gateway.config.write_text("[server]\nlisten = 5\n")) == 78
     assert ends_with("folder", lambda gateway: gateway.data.write_text("a file")) == 78
     assert ends_with("newer", newer) == 78
+    assert ends_with("rules", wrong_rules) == 78
+    assert ends_with("certificates", wrong_certificates) == 78
     here = folder / "twice"
     here.mkdir()
     first = Gateway(here, upstream, ["sk-one"]).start()
@@ -358,7 +374,7 @@ def setup_faults(folder):
     second.spawn()
     assert second.child.wait(timeout=20) not in (0, 78), "a folder in use becomes free"
     first.kill()
-    return "wrong configuration, folder and schema exit with 78; a folder in use does not"
+    return "wrong configuration, folder, schema, rules and certificates exit with 78; a folder in use does not"
 
 
 def tiny_disk(folder):
@@ -394,6 +410,101 @@ def tiny_disk(folder):
     finally:
         gateway.kill()
         subprocess.run(["umount", "-l", gateway.data], check=False)
+
+
+def full_at_start(folder):
+    """Killed on a disk that has no byte left, and started again: it serves, and knows what it knew."""
+    if os.geteuid() != 0:
+        raise Skipped("mounting a tmpfs needs root")
+    dead = error(401, "invalid_api_key", "Incorrect API key provided.")
+    upstream = Upstream(lambda key, nth: dead if key == "sk-dead" else GOOD)
+    gateway = Gateway(folder, upstream, ["sk-dead", "sk-good"])
+    gateway.data.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", gateway.data], capture_output=True)
+    if mounted.returncode != 0:
+        raise Skipped(f"cannot mount a tmpfs: {mounted.stderr.decode().strip()}")
+    try:
+        gateway.start()
+        assert once(gateway)[0] == 200
+        time.sleep(1)
+        gateway.kill()
+        with contextlib.suppress(OSError), open(gateway.data / "filler", "wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        gateway.start()
+        assert once(gateway)[0] == 200
+        asked = [key for _, _, key, _ in upstream.snapshot()]
+        assert asked.count("sk-dead") == 1, f"a dead key was asked again: {asked}"
+        assert "the store" in gateway.stderr(), "nobody was told"
+        gateway.kill()
+        return "served on a full disk, and left the dead key alone"
+    finally:
+        gateway.kill()
+        subprocess.run(["umount", "-l", gateway.data], check=False)
+
+
+def no_descriptors(folder):
+    """Clients take every file descriptor: accepting pauses, who is connected is served, and it goes on by itself."""
+    upstream = Upstream(lambda key, nth: GOOD)
+    gateway = Gateway(folder, upstream, ["sk-one"])
+    gateway.config.write_text("[server]\nmetrics_open = true\nworkers = 1\n" + gateway.config.read_text())
+    gateway.start(before=["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"])
+    connected = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
+    assert post(connected)[0] == 200
+    idle = []
+    for _ in range(100):
+        idle.append(socket.create_connection(("127.0.0.1", gateway.port)))
+        time.sleep(0.002)
+    time.sleep(0.5)
+    assert post(connected)[0] == 200, "who was connected is served"
+    for connection in idle:
+        connection.close()
+    until = time.monotonic() + 15
+    status = None
+    while status != 200 and time.monotonic() < until:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            status = once(gateway)[0]
+    assert status == 200, f"nobody is let in again:\n{gateway.stderr()}"
+    metrics = gateway.get("/metrics")[1].decode()
+    pauses = next(line for line in metrics.splitlines() if line.startswith("backstop_accept_pauses_total "))
+    assert int(pauses.split()[1]) > 0, "descriptors never ran out"
+    gateway.kill()
+    return f"{pauses.split()[1]} pauses, one client served throughout, others again after"
+
+
+def slow_clients(folder):
+    """Clients that do not read and clients that say nothing: little memory each, and the others are served."""
+    piece = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"x" * 60_000 + b'"}}]}\n\n'
+    end = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    stream = (200, {}, piece * 300 + end)
+    upstream = Upstream(lambda key, nth: stream if key == "sk-stream" else GOOD, stream="text/event-stream")
+    gateway = Gateway(folder, upstream, ["sk-stream"])
+    text = gateway.config.read_text()
+    gateway.config.write_text(text + text[text.index("[[provider]]"):].replace('"p"', '"q"').replace("sk-stream", "sk-q"))
+    gateway.start()
+    rss = lambda: int(next(line for line in open(f"/proc/{gateway.child.pid}/status") if line.startswith("VmRSS")).split()[1])
+    ask = lambda: post(http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60), path="/proxy/q/v1/chat/completions")
+    assert ask()[0] == 200
+    before, count, silent = rss(), 200, []
+    body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]})
+    head = f"POST /proxy/p/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {CLIENT_KEY}\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}"
+    readers = []
+    for _ in range(count):
+        reader = socket.create_connection(("127.0.0.1", gateway.port))
+        reader.sendall(head.encode())
+        readers.append(reader)
+    for reader in readers:
+        assert reader.recv(12) == b"HTTP/1.1 200"
+    for _ in range(2000):
+        silent.append(socket.create_connection(("127.0.0.1", gateway.port)))
+    time.sleep(2)
+    assert all(ask()[0] == 200 for _ in range(20)), "the others are not served"
+    each = (rss() - before) // count
+    # Of 18 MB an answer only what is on its way may be held.
+    assert each < 2048, f"{each} KiB for each slow reader"
+    gateway.kill()
+    return f"{each} KiB for each of {count} readers of 18 MB that stand still; others are served beside 2000 silent connections"
 
 
 def asked_again(upstream):
@@ -476,7 +587,9 @@ def clock_jumps(folder):
     return ", ".join(told)
 
 
-CASES = [setup_faults, restarts, safe_mode, kills, tiny_disk, failing_syncs, clock_jumps]
+CASES = [
+    setup_faults, restarts, safe_mode, kills, tiny_disk, full_at_start, failing_syncs, clock_jumps, no_descriptors, slow_clients,
+]
 
 
 def main():

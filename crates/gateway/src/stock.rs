@@ -67,8 +67,9 @@ fn provisioned(provider: &Provider, store: &Store) -> Vec<StoredKey> {
     };
     let ids = store.provision_keys(&provider.id, provider.keys.iter().map(new).collect()).wait();
     let ids = ids.unwrap_or_else(|error| {
-        tracing::error!(provider = %provider.id, %error, "the store cannot be written; keys get passing ids");
-        provider.keys.iter().map(|key| passing_id(&provider.id, key)).collect()
+        tracing::error!(provider = %provider.id, %error, "the store cannot be written; new keys get passing ids");
+        let known = |key: &Key| store.key_of(&provider.id, &key.secret).ok().flatten();
+        provider.keys.iter().map(|key| known(key).unwrap_or_else(|| passing_id(&provider.id, key))).collect()
     });
     let stored = |(id, key): (KeyId, &Key)| StoredKey {
         id,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use backstop_triage::{AccountId, KeyId, ProviderId, Timestamp};
-use rusqlite::{OptionalExtension, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -128,6 +128,12 @@ impl Store {
             }
             Ok(ids)
         })
+    }
+
+    /// The id of the provider's key with this secret, if it has had one; nothing is written.
+    pub fn key_of(&self, provider: &ProviderId, secret: &Secret) -> Result<Option<KeyId>, StoreError> {
+        let fingerprint = self.vault().fingerprint(secret)?;
+        self.read(|connection| Ok(find(connection, provider, &fingerprint)?))
     }
 
     /// Adds keys behind those that are there; a secret that the provider has already is only reported.
@@ -365,11 +371,11 @@ fn insert(transaction: &Transaction<'_>, new: &New<'_>) -> Result<KeyId, StoreEr
 }
 
 fn find(
-    transaction: &Transaction<'_>,
+    connection: &Connection,
     provider: &ProviderId,
     fingerprint: &[u8],
 ) -> rusqlite::Result<Option<KeyId>> {
-    let mut statement = transaction.prepare_cached(BY_FINGERPRINT)?;
+    let mut statement = connection.prepare_cached(BY_FINGERPRINT)?;
     statement.query_row(params![provider.as_str(), fingerprint], |row| count(row, "id").map(KeyId)).optional()
 }
 
