@@ -41,15 +41,14 @@ pub use crate::{
 pub struct Dashboard {
     app: App,
     router: axum::Router,
-    document: Arc<OpenApi>,
 }
 
 impl Dashboard {
     /// The admin side of this gateway. The admin token has to be prepared first ([`prepare_token`]).
     pub fn new(live: Arc<dyn Live>) -> Self {
         let app = App::new(live);
-        let (router, document) = api::router(&app);
-        Self { app, router, document: Arc::new(document) }
+        let router = api::router(&app);
+        Self { app, router }
     }
 
     /// Answers a request whose `Host` has been checked.
@@ -66,7 +65,7 @@ impl Dashboard {
     }
 
     /// The description of the API.
-    pub fn document(&self) -> &OpenApi {
-        &self.document
+    pub fn document() -> OpenApi {
+        api::document()
     }
 }
