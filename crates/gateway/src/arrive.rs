@@ -167,16 +167,14 @@ fn mark(journey: &Journey, headers: &mut HeaderMap, route: Option<&Route>) {
         headers.insert(ESTIMATE, HeaderValue::from_static("true"));
     }
     headers.insert(ATTEMPTS, HeaderValue::from(journey.attempts()));
-    let Some(Route { outlet, key, model }) = route else { return };
+    let Some(Route { outlet, held, model, .. }) = route else { return };
     headers.insert(PROVIDER, outlet.id_header.clone());
     if let Ok(model) = HeaderValue::from_str(model.as_str())
         && !model.is_empty()
     {
         headers.insert(MODEL, model);
     }
-    if let Some(key) = outlet.keys.get(key) {
-        headers.insert(KEY, key.label_header.clone());
-    }
+    headers.insert(KEY, held.label_header.clone());
 }
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-backstop-request-id");

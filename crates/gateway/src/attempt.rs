@@ -4,7 +4,7 @@
 //! breaks off can still be had elsewhere; only what is too long to hold begins to pass through. A stream is held until
 //! its first content: up to there a failure, also one told inside a success, moves on as if nothing had begun.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use backstop_dialect::{AnswerKind, EventKind, Framing, Operation, StreamReader, examine};
 use backstop_store::Secret;
@@ -62,17 +62,18 @@ pub(crate) struct Opened {
 impl Journey {
     /// Makes the call that the cascade ordered. Whatever fails is reported before this returns.
     pub(crate) async fn attempt(&mut self, attempt: &Attempt) -> Step {
-        let outlet = self.plan.outlet(attempt.provider.as_str()).cloned();
-        let Some(outlet) = outlet.filter(|outlet| outlet.keys.contains_key(&attempt.key)) else {
+        let outlet = self.plan.outlet(attempt.provider.as_str());
+        let found = outlet.and_then(|outlet| Some((outlet, outlet.keys.get(&attempt.key)?)));
+        let Some((outlet, held)) = found else {
             // Removed while the request was under way, or added after it began.
             return self.lost(Scope::Key, "this key is not configured any more");
         };
-        let route = Route { outlet, key: attempt.key, model: attempt.model.clone() };
+        let (outlet, held) = (Arc::clone(outlet), Arc::clone(held));
+        let route = Route { outlet, key: attempt.key, held, model: attempt.model.clone() };
         self.route = Some(route.clone());
         self.record.began(attempt);
         self.last = None;
-        let key = &route.outlet.keys[&attempt.key];
-        let Ok(request) = self.asked.call(&route.outlet, key, attempt.model.as_str()) else {
+        let Ok(request) = self.asked.call(&route.outlet, &route.held, attempt.model.as_str()) else {
             return self.lost(Scope::Provider, "the path cannot be joined with the provider's base URL");
         };
         let by = self.shared.clock.instant(attempt.first_content_by);
@@ -319,8 +320,7 @@ impl Journey {
 
     /// The key of the latest attempt.
     pub(crate) fn secret(&self) -> Option<&Secret> {
-        let route = self.route.as_ref()?;
-        Some(&route.outlet.keys.get(&route.key)?.secret)
+        self.route.as_ref().map(|route| &route.held.secret)
     }
 
     fn nothing_came(&mut self, head: &response::Parts) -> Step {

@@ -21,7 +21,7 @@ use crate::{
     attempt::Step,
     config::AuthMode,
     observe::{self, Failure, Record},
-    plan::{Outlet, Plan},
+    plan::{Outlet, OutletKey, Plan},
     settle,
     shared::Shared,
     upstream::Answer,
@@ -49,6 +49,7 @@ pub(crate) struct Journey {
 pub(crate) struct Route {
     pub(crate) outlet: Arc<Outlet>,
     pub(crate) key: KeyId,
+    pub(crate) held: Arc<OutletKey>,
     pub(crate) model: ModelId,
 }
 

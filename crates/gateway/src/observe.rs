@@ -142,7 +142,7 @@ pub(crate) struct Failure<'a> {
 
 /// Tells of a failed attempt: the log, the counters, the key's errors, and the inbox of what nobody recognises.
 pub(crate) fn failed(journey: &mut Journey, failure: &Failure<'_>) {
-    let Some(Route { outlet, key, model }) = journey.route.clone() else { return };
+    let Some(Route { outlet, key, held, model }) = journey.route.clone() else { return };
     let Failure { verdict, evidence, progress, status } = *failure;
     let message: String = redact(&evidence.text).chars().take(LONGEST_MESSAGE).collect();
     let now = journey.shared.clock.now();
@@ -150,7 +150,7 @@ pub(crate) fn failed(journey: &mut Journey, failure: &Failure<'_>) {
     let action = treatment.penalty.key_action();
     let wait = treatment.first_wait(verdict, &outlet.config.settings, now).unwrap_or_default();
     outlet.meters.failed(verdict.class);
-    let label = outlet.keys.get(&key).map_or("", |key| key.label.as_str());
+    let label = held.label.as_str();
     let detail = journey.record.notes.last().map(|note| note.detail.clone()).unwrap_or_default();
     let kind = kind_of(evidence.kind);
     macro_rules! tell {

@@ -47,9 +47,10 @@ pub(crate) struct Plan {
 
 /// One provider as requests see it.
 pub(crate) struct Outlet {
+    /// Without its keys, which stand below.
     pub(crate) config: Provider,
     pub(crate) upstream: Arc<Upstream>,
-    pub(crate) keys: HashMap<KeyId, OutletKey>,
+    pub(crate) keys: HashMap<KeyId, Arc<OutletKey>>,
     /// Keys that cannot be decrypted, by label, with why.
     pub(crate) locked: BTreeMap<String, String>,
     pub(crate) id_header: HeaderValue,
@@ -128,7 +129,7 @@ impl Plan {
             let Some(upstream) = ways.0.remove(&provider.id) else { continue };
             let stock = stocks.remove(&provider.id).unwrap_or_default();
             let earlier = before.outlets.get(&provider.id);
-            let outlet = Outlet::new(provider.clone(), upstream, stock, earlier);
+            let outlet = Outlet::new(provider, upstream, stock, earlier);
             for model in &provider.models {
                 let entry = plan.listed.entry(model.clone()).or_insert_with(|| Some(provider.id.clone()));
                 if entry.as_ref() != Some(&provider.id) {
@@ -231,7 +232,8 @@ pub(crate) fn combo_models(combo: &Combo, prefixed: bool) -> Vec<ModelEntry> {
 }
 
 impl Outlet {
-    fn new(config: Provider, upstream: Arc<Upstream>, stock: Stock, earlier: Option<&Arc<Self>>) -> Self {
+    fn new(config: &Provider, upstream: Arc<Upstream>, stock: Stock, earlier: Option<&Arc<Self>>) -> Self {
+        let config = Provider { keys: Vec::new(), ..config.clone() };
         let meters = earlier.map(|earlier| Arc::clone(&earlier.meters)).unwrap_or_default();
         let keys = match config.auth {
             AuthMode::Managed => stock.keys,
@@ -241,7 +243,7 @@ impl Outlet {
             .iter()
             .map(|key| KeySpec { id: key.id, label: key.label.clone(), account: key.account.clone() })
             .collect();
-        let ready = keys.iter().map(|key| (key.id, OutletKey::new(key, &config))).collect();
+        let ready = keys.iter().map(|key| (key.id, Arc::new(OutletKey::new(key, &config)))).collect();
         let id_header = HeaderValue::from_str(config.id.as_str()).unwrap_or(HeaderValue::from_static("?"));
         Self { config, upstream, keys: ready, locked: stock.locked, id_header, meters, specs }
     }

@@ -123,11 +123,10 @@ async fn data(
     way: Way,
 ) -> Response<Reply> {
     let (parts, body) = request.into_parts();
-    let path = match &way {
-        Way::Named { path, .. } => path.clone(),
-        Way::Unified => parts.uri.path().to_owned(),
-    };
-    let known = recognise(&path);
+    let known = recognise(match &way {
+        Way::Named { path, .. } => path,
+        Way::Unified => parts.uri.path(),
+    });
     let dialect = dialect(&plan, &way, known.as_ref(), &parts);
     let entry = Entry { id: shared.ids.next(), arrived: Instant::now(), dialect };
     let intake =

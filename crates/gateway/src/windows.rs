@@ -40,12 +40,14 @@ impl Windows {
 impl Journey {
     /// Reads what an answer says of the windows of the key that it was got with.
     pub(crate) fn read_windows(&mut self, head: &response::Parts) {
-        let Some(Route { outlet, key, model }) = self.route.clone() else { return };
-        let Some(windows) = outlet.keys.get(&key).map(|key| &key.windows) else { return };
         let now = self.shared.clock.now();
-        if outlet.config.auth != AuthMode::Managed || !windows.is_due(head.status.is_success(), now) {
+        let is_due = |route: &&Route| {
+            route.outlet.config.auth == AuthMode::Managed
+                && route.held.windows.is_due(head.status.is_success(), now)
+        };
+        let Some(Route { outlet, key, model, .. }) = self.route.as_ref().filter(is_due).cloned() else {
             return;
-        }
+        };
         let catalog = self.shared.catalog.load_full();
         let header = |name: &str| head.headers.get(name)?.to_str().ok();
         let Some(mut snapshot) = catalog.quota_headers(&outlet.config.rules).read(header, &model, now) else {

@@ -154,6 +154,7 @@ impl Provider {
         let mut known: BTreeMap<KeyId, Key> = self.keys.drain(..).map(|key| (key.id, key)).collect();
         let mut accounts = std::mem::take(&mut self.accounts);
         self.slots.clear();
+        self.keys = Vec::with_capacity(spec.keys.len());
         for spec in spec.keys {
             if self.slots.contains_key(&spec.id) {
                 continue;
