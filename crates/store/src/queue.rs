@@ -426,7 +426,7 @@ fn copy(error: &rusqlite::Error) -> rusqlite::Error {
 }
 
 /// Rows of history per transaction: few enough that a health change never waits long behind them.
-pub(crate) const CHUNK: usize = 64;
+pub(crate) const CHUNK: usize = 256;
 const HISTORY_DELAY: Duration = Duration::from_millis(200);
 const OPERATIONS: usize = 1024;
 const REQUESTS: usize = 8192;
