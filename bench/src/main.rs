@@ -11,8 +11,10 @@ mod machine;
 mod programs;
 mod results;
 mod rounds;
+mod trouble;
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -43,6 +45,21 @@ struct Arguments {
     /// Seconds until memory is looked at again after a peak.
     #[arg(long, default_value_t = 60)]
     settle: u64,
+    /// Seconds until a target that has been asked a little counts as idle.
+    #[arg(long, default_value_t = 12)]
+    rest: u64,
+    /// Rows in the log when its growth is measured.
+    #[arg(long, default_value_t = 1_000_000)]
+    log_rows: u32,
+    /// Seconds for which the database fails.
+    #[arg(long, default_value_t = 30)]
+    outage: u64,
+    /// Minutes of mixed load with faults, in the section `soak`, which runs only when it is named.
+    #[arg(long, default_value_t = 5)]
+    soak: u64,
+    /// The soak for an hour.
+    #[arg(long)]
+    hour: bool,
     /// Measures only these sections.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Section>,
@@ -67,7 +84,12 @@ async fn main() -> Result<()> {
     programs::check_programs(&arguments.programs)?;
     let folder = tempfile::tempdir()?;
     let programs = std::fs::canonicalize(&arguments.programs)?;
-    let ground = Ground { programs, folder: folder.path().to_path_buf(), cores: Cores::of_this_machine() };
+    let ground = Ground {
+        programs,
+        folder: folder.path().to_path_buf(),
+        cores: Cores::of_this_machine(),
+        folders: AtomicUsize::new(0),
+    };
     let mut results = Results::default();
     let targets = run(&arguments, &ground, &mut results).await?;
     println!("{}", results.table(&targets));
@@ -104,9 +126,14 @@ async fn run(arguments: &Arguments, ground: &Ground, results: &mut Results) -> R
         seconds: arguments.seconds,
         streams: arguments.streams,
         settle: Duration::from_secs(arguments.settle),
+        rest: Duration::from_secs(arguments.rest),
+        log_rows: arguments.log_rows,
     };
     for target in targets.iter().filter(|target| target.name != DIRECT) {
         load::pace(target, &small_body(), 100, Duration::from_secs(1)).await?;
+    }
+    tokio::time::sleep(effort.rest).await;
+    for target in targets.iter().filter(|target| target.name != DIRECT) {
         if let Some(process) = target.process() {
             let value = resident_kib(process) as f64 / 1024.0;
             results.add("idle", &target.name, Sample { round: 0, value, foreign: 0.0 });
@@ -137,6 +164,16 @@ async fn run(arguments: &Arguments, ground: &Ground, results: &mut Results) -> R
         eprintln!("Growth");
         let upstream = targets.first().map(|direct| direct.addr).expect("the upstream is the first target");
         growth::measure(ground, upstream, effort, results).await?;
+    }
+    if wanted(&Section::Outage) && !arguments.without_gateway {
+        eprintln!("Outage");
+        let upstream = targets.first().map(|direct| direct.addr).expect("the upstream is the first target");
+        trouble::outage(ground, upstream, Duration::from_secs(arguments.outage), results).await?;
+    }
+    if arguments.only.contains(&Section::Soak) {
+        let minutes = if arguments.hour { 60 } else { arguments.soak };
+        eprintln!("Soak, {minutes} minutes");
+        trouble::soak(ground, Duration::from_secs(minutes * 60), results).await?;
     }
     Ok(targets.iter().map(|target| target.name.clone()).collect())
 }

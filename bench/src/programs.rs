@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -35,6 +36,8 @@ pub(crate) struct Ground {
     pub(crate) programs: PathBuf,
     pub(crate) folder: PathBuf,
     pub(crate) cores: Cores,
+    /// Counts the gateways' folders.
+    pub(crate) folders: AtomicUsize,
 }
 
 /// The shape of a gateway's configuration, as far as the harness varies it.
@@ -130,17 +133,22 @@ impl Ground {
 
     /// Starts the gateway with these providers.
     pub(crate) async fn gateway_with(&self, providers: &str) -> Result<Target> {
+        let number = self.folders.fetch_add(1, Ordering::Relaxed);
+        self.gateway_in(&self.folder.join(format!("gateway-{number}")), providers).await
+    }
+
+    /// Starts the gateway with these providers, and with what the folder has in it: rule packs, or an earlier run's data.
+    pub(crate) async fn gateway_in(&self, folder: &Path, providers: &str) -> Result<Target> {
         let addr = free_port()?;
-        let folder = self.folder.join(format!("gateway-{}", addr.port()));
-        fs::create_dir_all(&folder)?;
+        fs::create_dir_all(folder)?;
         let file = folder.join("backstop.toml");
         let config = format!(
-            "[server]\nlisten = \"{addr}\"\ndata_dir = \"{}/data\"\n\n[[client]]\nname = \"bench\"\nvalue = \"{CLIENT_KEY}\"\n\n{providers}",
+            "[server]\nlisten = \"{addr}\"\ndata_dir = \"{}/data\"\nmetrics_open = true\n\n[[client]]\nname = \"bench\"\nvalue = \"{CLIENT_KEY}\"\n\n{providers}",
             folder.display()
         );
         fs::write(&file, config)?;
         let mut command = pinned(self.cores.target, &self.programs.join("backstop"));
-        command.arg("serve").arg("--config").arg(&file).env("RUST_LOG", "warn");
+        command.arg("serve").arg("--config").arg(&file);
         let running = Running::start(command, folder.join("words.log"))?;
         let base = "/proxy/bench/v1".to_string();
         let target =
@@ -199,7 +207,7 @@ pub(crate) fn free_port() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-fn sized_config(upstream: SocketAddr, size: Size) -> String {
+pub(crate) fn sized_config(upstream: SocketAddr, size: Size) -> String {
     let mut text = String::new();
     for number in 1..size.clients {
         text += &format!("[[client]]\nname = \"client-{number}\"\nvalue = \"bk-client-{number:026}\"\n\n");

@@ -290,7 +290,20 @@ const METRICS: &[Metric] = &[
     metric("keys_cpu", "CPU, 10,000 keys / 1", "", Judged::Itself, Some((1.05, 1.02))),
     metric("keys_kib", "memory per key", "KiB", Judged::Itself, Some((1.0, 0.5))),
     metric("clients_cpu", "CPU, 100,000 client keys / 1", "", Judged::Itself, Some((1.1, 1.0))),
+    metric("rules_cpu", "CPU, 1,000 more rules / none", "", Judged::Itself, Some((1.1, 1.0))),
+    metric("rows_cpu", "CPU, a long log / an empty one", "", Judged::Itself, Some((1.1, 1.0))),
     metric("streams_kib", "KiB per stream, many / few", "", Judged::Itself, Some((1.1, 1.0))),
+    metric("outage_mib", "database down: memory grown", "MiB", Judged::Itself, Some((8.0, 8.0))),
+    metric("outage_p50", "database down: p50 / before", "", Judged::Itself, Some((1.1, 1.0))),
+    metric(
+        "outage_rows",
+        "database down: rows neither kept nor counted",
+        "",
+        Judged::Itself,
+        Some((0.0, 0.0)),
+    ),
+    metric("soak_memory", "soak: memory at the end / early", "", Judged::Itself, Some((1.1, 1.0))),
+    metric("soak_visible", "soak: failures that clients saw", "", Judged::Itself, Some((0.0, 0.0))),
 ];
 
 #[cfg(test)]

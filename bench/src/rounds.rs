@@ -17,6 +17,10 @@ pub(crate) struct Effort {
     pub(crate) streams: usize,
     /// How long memory may take to come back after a peak.
     pub(crate) settle: Duration,
+    /// How long memory may take to settle after a start.
+    pub(crate) rest: Duration,
+    /// Rows in a long log.
+    pub(crate) log_rows: u32,
 }
 
 /// One kind of load.
@@ -34,8 +38,12 @@ pub(crate) enum Section {
     Held,
     /// What a failed key costs, and what clients see of it.
     Failover,
-    /// Many keys, many client keys, many streams.
+    /// Many keys, client keys, rules, rows in the log, streams.
     Growth,
+    /// A database that cannot be written for a while.
+    Outage,
+    /// Minutes or an hour of mixed load with faults.
+    Soak,
 }
 
 /// Measures one section of one target once.
@@ -60,7 +68,7 @@ impl Round<'_> {
             Section::Paced => self.paced(target).await,
             Section::Events => self.events(target).await,
             Section::Held => self.held(target).await,
-            Section::Failover | Section::Growth => return Ok(()),
+            Section::Failover | Section::Growth | Section::Outage | Section::Soak => return Ok(()),
         };
         let (figures, foreign) = figures.with_context(|| format!("{section:?} of {}", target.name))?;
         for (id, value) in figures {
