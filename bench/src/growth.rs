@@ -143,8 +143,7 @@ const FILL_REQUESTS: &str = "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SE
         duration_ms, cost_reported)
     SELECT n, 'req_filled' || n, (strftime('%s', 'now') - 3600) * 1000 + n / 10, 'bench', 'generate', 'openai-chat', 'bench',
         'small', 0, 0, 'succeeded', 200, 10, 0 FROM number";
-const FILL_ATTEMPTS: &str =
-    "INSERT INTO attempt (request_seq, ordinal, after_ms, provider, model, key_id, key_label,
+const FILL_ATTEMPTS: &str = "INSERT INTO attempt (id, after_ms, provider, model, key_id, key_label,
         status, waited_ms, took_ms)
-    SELECT seq, 0, 0, 'bench', 'small', 1, 'key 0', 200, 0, 10 FROM request WHERE id LIKE 'req_filled%'";
+    SELECT seq * 1024, 0, 'bench', 'small', 1, 'key 0', 200, 0, 10 FROM request WHERE id LIKE 'req_filled%'";
 const FILL_SEQUENCE: &str = "INSERT INTO sequence (name, last) VALUES ('request', ?1) ON CONFLICT (name) DO UPDATE SET last = excluded.last";

@@ -314,8 +314,8 @@ pub(crate) fn write(transaction: &Transaction<'_>, requests: &VecDeque<RequestRo
     let first = last + 1 - signed(requests.len() as u64);
     for (seq, request) in (first..).zip(requests) {
         insert(transaction, seq, request)?;
-        for (ordinal, attempt) in request.attempts.iter().enumerate() {
-            insert_attempt(transaction, seq, ordinal, attempt)?;
+        for (id, attempt) in (seq * ATTEMPTS_EACH..(seq + 1) * ATTEMPTS_EACH).zip(&request.attempts) {
+            insert_attempt(transaction, id, attempt)?;
         }
         if let Some(sealed) = request.bodies.as_ref().and_then(|bodies| bodies.sealed.as_ref()) {
             transaction.prepare_cached(INSERT_BODIES)?.execute(params![seq, millis(request.at), sealed])?;
@@ -354,16 +354,10 @@ fn insert(transaction: &Transaction<'_>, seq: i64, request: &RequestRow) -> rusq
     Ok(())
 }
 
-fn insert_attempt(
-    transaction: &Transaction<'_>,
-    seq: i64,
-    ordinal: usize,
-    attempt: &AttemptRow,
-) -> rusqlite::Result<()> {
+fn insert_attempt(transaction: &Transaction<'_>, id: i64, attempt: &AttemptRow) -> rusqlite::Result<()> {
     let failure = attempt.failure.as_ref();
     transaction.prepare_cached(INSERT_ATTEMPT)?.execute(params![
-        seq,
-        signed(ordinal as u64),
+        id,
         signed(attempt.after_ms),
         attempt.provider,
         attempt.model,
@@ -463,32 +457,34 @@ fn read_attempt(row: &Row<'_>) -> Result<AttemptRow, StoreError> {
 }
 
 const BODY: usize = 5 * 1024 * 1024;
+/// Attempts that a request can have in the log; the number that stands in the SQL below.
+const ATTEMPTS_EACH: i64 = 1024;
 
 const INSERT: &str = "INSERT INTO request (seq, id, at, client_id, client, operation, dialect, provider, model,
     served_provider, served_model, stream, fallback, outcome, status, class, duration_ms, first_content_ms,
     input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, cost_reported)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
     ?23, ?24)";
-const INSERT_ATTEMPT: &str = "INSERT INTO attempt (request_seq, ordinal, after_ms, provider, model, key_id,
+const INSERT_ATTEMPT: &str = "INSERT INTO attempt (id, after_ms, provider, model, key_id,
     key_label, status, class, scope, reason, basis, matched, waited_ms, took_ms, upstream_id, message)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 const INSERT_BODIES: &str = "INSERT INTO request_body (request_seq, at, sealed) VALUES (?1, ?2, ?3)";
 const LIST: &str = r"SELECT * FROM request r WHERE seq < ?1
     AND (?2 IS NULL OR provider = ?2 OR served_provider = ?2)
     AND (?3 IS NULL OR outcome = ?3)
     AND (?4 IS NULL OR client_id = ?4)
     AND (?5 IS NULL OR model LIKE ?5 ESCAPE '\' OR served_model LIKE ?5 ESCAPE '\')
-    AND (?6 IS NULL OR EXISTS (SELECT 1 FROM attempt a WHERE a.request_seq = r.seq AND a.class = ?6))
-    AND (?7 IS NULL OR EXISTS (SELECT 1 FROM attempt a WHERE a.request_seq = r.seq AND a.key_id = ?7))
+    AND (?6 IS NULL OR EXISTS (SELECT 1 FROM attempt a WHERE a.id BETWEEN r.seq * 1024 AND r.seq * 1024 + 1023 AND a.class = ?6))
+    AND (?7 IS NULL OR EXISTS (SELECT 1 FROM attempt a WHERE a.id BETWEEN r.seq * 1024 AND r.seq * 1024 + 1023 AND a.key_id = ?7))
     AND (?8 IS NULL OR id LIKE ?8 ESCAPE '\' OR client LIKE ?8 ESCAPE '\' OR EXISTS
-        (SELECT 1 FROM attempt a WHERE a.request_seq = r.seq AND a.message LIKE ?8 ESCAPE '\'))
+        (SELECT 1 FROM attempt a WHERE a.id BETWEEN r.seq * 1024 AND r.seq * 1024 + 1023 AND a.message LIKE ?8 ESCAPE '\'))
     AND at >= ?9 AND at < ?10
     ORDER BY seq DESC LIMIT ?11";
 const ONE: &str = "SELECT * FROM request WHERE id = ?1 ORDER BY seq DESC LIMIT 1";
-const ATTEMPTS: &str = "SELECT * FROM attempt WHERE request_seq = ?1 ORDER BY ordinal";
+const ATTEMPTS: &str = "SELECT * FROM attempt WHERE id BETWEEN ?1 * 1024 AND ?1 * 1024 + 1023 ORDER BY id";
 const BODIES: &str = "SELECT b.sealed FROM request_body b JOIN request r ON r.seq = b.request_seq
     WHERE r.id = ?1 ORDER BY r.seq DESC LIMIT 1";
 const CLEAR: &str = "DELETE FROM request WHERE seq IN (SELECT seq FROM request ORDER BY seq LIMIT 500)";
 const CLEAR_ATTEMPTS: &str =
-    "DELETE FROM attempt WHERE request_seq < (SELECT COALESCE(MIN(seq), 9223372036854775807) FROM request)";
+    "DELETE FROM attempt WHERE id < (SELECT COALESCE(MIN(seq) * 1024, 9223372036854775807) FROM request)";
 const CLEAR_BODIES: &str = "DELETE FROM request_body WHERE request_seq < (SELECT COALESCE(MIN(seq), 9223372036854775807) FROM request)";

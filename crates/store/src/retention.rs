@@ -75,9 +75,9 @@ pub(crate) const SLOT_MS: i64 = 1_800_000;
 const CHUNK: usize = 200;
 
 const OLD_REQUESTS: &str =
-    "DELETE FROM request WHERE seq IN (SELECT seq FROM request WHERE at < ?1 ORDER BY at LIMIT 200)";
+    "DELETE FROM request WHERE seq IN (SELECT seq FROM request ORDER BY seq LIMIT 200) AND at < ?1";
 const ORPHAN_ATTEMPTS: &str =
-    "DELETE FROM attempt WHERE request_seq < (SELECT COALESCE(MIN(seq), 9223372036854775807) FROM request)";
+    "DELETE FROM attempt WHERE id < (SELECT COALESCE(MIN(seq) * 1024, 9223372036854775807) FROM request)";
 const ORPHAN_BODIES: &str = "DELETE FROM request_body WHERE request_seq < (SELECT COALESCE(MIN(seq), 9223372036854775807) FROM request)";
 const OLD_UNKNOWN: &str = "DELETE FROM unknown_failure WHERE shape IN (SELECT shape FROM unknown_failure WHERE state <> 'open' AND last_at < ?1 LIMIT 200)";
 const OLD_BODIES: &str = "DELETE FROM request_body WHERE request_seq IN (SELECT request_seq FROM request_body WHERE at < ?1 LIMIT 200)";

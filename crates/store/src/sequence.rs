@@ -35,5 +35,5 @@ const HIGHEST: [(&str, &str); 8] = [
     ("outbox", "SELECT COALESCE(MAX(id), 0) FROM outbox"),
     ("boot", "SELECT COALESCE(MAX(id), 0) FROM boot"),
     ("request", "SELECT COALESCE(MAX(seq), 0) FROM request"),
-    ("request", "SELECT COALESCE(MAX(request_seq), 0) FROM attempt"),
+    ("request", "SELECT COALESCE(MAX(id) / 1024, 0) FROM attempt"),
 ];
