@@ -55,9 +55,13 @@ impl Clients {
     /// The clients of the store's rows. `spent` tells what one of them has spent this month.
     pub(crate) fn new(rows: Vec<ClientRow>, before: Option<&Self>, spent: impl Fn(u64) -> u64) -> Self {
         let client = |row: ClientRow| {
-            let used = before.and_then(|before| Some(Arc::clone(&before.by_hash.get(&row.hash)?.used)));
-            let used = used.unwrap_or_else(|| {
-                Arc::new(Mutex::new(Used { spent_micros: spent(row.id), ..Used::default() }))
+            // Spend is summed up for those whom it bounds: that reads the log of a month.
+            let is_bounded = row.limits.spend_micros.is_some();
+            let known = before.and_then(|before| before.by_hash.get(&row.hash));
+            let known = known.filter(|known| known.limits.spend_micros.is_some() || !is_bounded);
+            let used = known.map(|known| Arc::clone(&known.used)).unwrap_or_else(|| {
+                let spent_micros = if is_bounded { spent(row.id) } else { 0 };
+                Arc::new(Mutex::new(Used { spent_micros, ..Used::default() }))
             });
             let ClientRow { id, name, hash, limits, expires_at, .. } = row;
             (hash, Arc::new(Client { id, name, hash, limits, expires_at, used }))

@@ -149,12 +149,14 @@ async fn data(
 /// Drives a journey, and opens its stream early if the client would hear nothing for too long.
 async fn run(journey: Box<Journey>, keepalive: Duration) -> Response<Reply> {
     let dialect = journey.asked.dialect;
-    if !journey.asked.streaming || keepalive.is_zero() {
-        return drive(journey).await.into_response(dialect);
-    }
+    let is_patient = !journey.asked.streaming || keepalive.is_zero();
     let framing = journey.asked.framing();
     let id = journey.asked.id;
+    // On the heap for this request only: the connection keeps room for what is inline here as long as it is open.
     let mut driving: crate::waiting::Driving = Box::pin(drive(journey));
+    if is_patient {
+        return driving.await.into_response(dialect);
+    }
     match tokio::time::timeout(keepalive, &mut driving).await {
         Ok(arrival) => Arrival::into_response(arrival, dialect),
         Err(_) => Waiting::new(dialect, framing, keepalive, driving).into_response(id),
