@@ -40,6 +40,9 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
     #[command(flatten)]
     passphrase: Passphrase,
+    /// Leaves sealed secrets closed, and takes in everything else.
+    #[arg(long)]
+    without_secrets: bool,
     #[command(subcommand)]
     from: Option<From>,
     /// Does it; without this it is only shown.
@@ -129,16 +132,16 @@ fn read(args: &Args) -> Result<Carried> {
             foreign::cliproxyapi::read(&source.file, &catalog, &environment)
         }
         (Some(From::Env(source)), _) => Ok(foreign::env::read(&text(&source.file)?, &catalog)),
-        (None, Some(file)) => own(file, &args.passphrase),
+        (None, Some(file)) => own(file, (!args.without_secrets).then_some(&args.passphrase)),
         (None, None) => anyhow::bail!("name the file to read"),
     }
     .with_context(|| "nothing was changed".to_owned())
 }
 
 /// Reads an export; the passphrase is asked for if there is something to open.
-fn own(file: &Path, passphrase: &Passphrase) -> Result<Carried> {
+fn own(file: &Path, passphrase: Option<&Passphrase>) -> Result<Carried> {
     let mut document = Document::read(&text(file)?)?;
-    if document.sealed.is_some() {
+    if let Some(passphrase) = passphrase.filter(|_| document.sealed.is_some()) {
         document.unseal(&passphrase.read()?)?;
     }
     let left_out = document.from_file.iter().map(|id| {

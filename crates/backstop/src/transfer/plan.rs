@@ -70,11 +70,15 @@ impl Plan {
         for provider in &document.provider {
             let view = items(&known).find(|known| known["id"] == *provider.id);
             steps.push(definition(provider, view));
+            if view.is_none() && provider.definition.is_empty() {
+                continue;
+            }
             marks(&mut steps, provider, view);
             let known = known_keys(api, provider, view.is_some())?;
             add_keys(&mut steps, provider, &known, document.sealed.is_some());
         }
-        for provider in document.provider.iter().filter(|provider| !provider.fallbacks.is_empty()) {
+        let has_chain = |provider: &&Provider| !provider.fallbacks.is_empty();
+        for provider in document.provider.iter().filter(has_chain) {
             steps.push(chain(provider, &chains));
         }
         let combos = api.get("/combos")?;
@@ -219,7 +223,7 @@ fn definition(provider: &Provider, view: Option<&Value>) -> Step {
         Deed::Put(format!("/providers/{}/models", provider.id), json!({ "models": provider.models }));
     let Some(view) = view else {
         if provider.definition.is_empty() {
-            let why = "a configuration file defined it there; add it to the one here first";
+            let why = "a configuration file defined it there; add it to the one here first, for its keys too";
             return Step::refused(subject, why);
         }
         let mut deeds = vec![Deed::Post("/providers".to_owned(), Value::Object(body))];
@@ -320,7 +324,7 @@ fn add_keys(steps: &mut Vec<Step>, provider: &Provider, known: &[bool], is_seale
     }
     if !bare.is_empty() {
         let why = if is_sealed {
-            "their secrets are sealed; give the passphrase"
+            "their secrets are left sealed"
         } else {
             "their secrets are not in it; `backstop keys add` adds them"
         };

@@ -60,7 +60,7 @@ impl Newcomer {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        timeout(Duration::from_secs(60), ready).await.expect("the gateway becomes ready");
+        timeout(PATIENCE, ready).await.expect("the gateway becomes ready");
         newcomer
     }
 
@@ -189,23 +189,17 @@ impl Newcomer {
         let answer = self.home.path().join("answer.json").display().to_string();
         let explain =
             ["classify", "--provider", "openai", "--status", "401", "--body-file", &answer, "--explain"];
-        self.reads(
-            &explain,
-            "",
-            &expect![[r#"
+        let (explained, _) = self.run(&explain, "").await;
+        let decided = explained.split("  tried").next().unwrap();
+        expect![[r#"
             auth_error · key · invalid_key
               decided by  openai/key-invalid
               because     platform.openai.com, error codes
               matched     "invalid_api_key" at /error/code
               seen        Http 401, body Json
                 layer 0: [invalid_request_error, invalid_api_key] incorrect api key provided.
-              tried       2 rules
-                - aggregators/own-account: field does not hold
-                + openai/key-invalid: matches
-
-        "#]],
-        )
-        .await;
+        "#]]
+        .assert_eq(&self.folded(decided));
     }
 
     async fn mends_it(&self) {
@@ -236,9 +230,9 @@ impl Newcomer {
         "#]],
         )
         .await;
-        let (looked, code) = self.run(&["doctor"], "").await;
+        let (looked, code) = self.run(&["doctor", "--online"], "").await;
         let own = |line: &&str| {
-            !["disk", "open files", "certificates", "port"].iter().any(|what| line.contains(what))
+            !["database", "disk", "open files", "certificates", "port"].iter().any(|what| line.contains(what))
         };
         let own: Vec<&str> = looked.lines().filter(own).collect();
         expect![[r#"
@@ -246,9 +240,9 @@ impl Newcomer {
             ok    data folder: ~/.local/share/backstop is this user's alone
             ok    key file: ~/.local/share/backstop/master.key is this user's alone
             ok    admin token: ~/.local/share/backstop/admin.token is this user's alone
-            ok    database: ~/.local/share/backstop/backstop.db has schema 5
             ok    clock: it stands behind nothing that was written; --online compares it with others
             ok    gateway: ready at http://GATEWAY
+            ok    reach house: http://PROVIDER answers (200)
 
             N looked at, 0 to look into, 0 that must be mended
         "#]]
@@ -265,6 +259,19 @@ impl Newcomer {
         self.reads(
             &["import", &file],
             "correct horse battery\n",
+            &expect![[r#"
+            = provider house: as it is
+            = keys of house: mine sk-n…cdef there already
+            = client key first: there already
+            = client key me: there already
+
+            0 to add, 0 to change, 4 as they are, 0 that cannot be done. There is nothing to do.
+        "#]],
+        )
+        .await;
+        self.reads(
+            &["import", &file, "--without-secrets"],
+            "",
             &expect![[r#"
             = provider house: as it is
             = keys of house: mine sk-n…cdef there already
@@ -354,7 +361,7 @@ async fn until<T, F: Future<Output = Option<T>>>(look: impl Fn() -> F) -> T {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(Duration::from_secs(60), seen).await.expect("it never comes")
+    timeout(PATIENCE, seen).await.expect("it never comes")
 }
 
 /// A word without what differs: moments, keys, ids, counts of milliseconds and bytes.
@@ -377,6 +384,8 @@ fn fold(word: &str, next: &str) -> String {
     word.replace(core, name)
 }
 
+/// How long anything may take on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Numbers that say the same every time.
 const KEPT: [&str; 4] = ["401", "502", "503", "200"];
 const KEY: &str = "sk-newcomer-0123456789abcdef";
