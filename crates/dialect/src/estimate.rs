@@ -35,7 +35,10 @@ struct Tally {
 
 impl Tally {
     fn text(&mut self, text: &[u8]) {
-        let wide = text.iter().filter(|byte| (0xe3..=0xed).contains(*byte)).count() as u64;
+        // Counted in bytes, which the compiler does sixteen at a time; no piece is longer than a byte counts.
+        let is_wide = |byte: &u8| u8::from((0xe3..=0xed).contains(byte));
+        let wide =
+            text.chunks(255).map(|piece| u64::from(piece.iter().map(is_wide).sum::<u8>())).sum::<u64>();
         let escaped = memchr_iter(b'\\', text)
             .filter(|at| text.get(at + 1) == Some(&b'u') && is_wide_escape(&text[at + 2..]))
             .count() as u64;
