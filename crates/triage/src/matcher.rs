@@ -17,6 +17,9 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Matcher {
     automaton: AhoCorasick,
+    /// The phrases of the rules that read web pages, and their numbers: pages are long and these are few.
+    pages: AhoCorasick,
+    page_phrases: Vec<u32>,
     tokens: HashMap<Box<str>, u32>,
     armed: Vec<Armed>,
     packs: Vec<Range<u32>>,
@@ -58,30 +61,37 @@ pub(crate) struct Scan {
     pub(crate) quotes: bool,
 }
 
-/// Literals by number with the layers where they stand; few, so a sorted list.
+/// Literals by number with the layers where they stand. They are few, and almost every question about one is
+/// answered with no by a bit of its number.
 #[derive(Debug, Default)]
-struct Hits(Vec<(u32, u32)>);
+struct Hits {
+    found: Vec<(u32, u32)>,
+    marks: [u64; 4],
+}
 
 impl Hits {
     fn add(&mut self, number: u32, bit: u32) {
-        if self.0.last() != Some(&(number, bit)) {
-            self.0.push((number, bit));
+        if self.may_have(number)
+            && let Some((_, layers)) = self.found.iter_mut().find(|(known, _)| *known == number)
+        {
+            *layers |= bit;
+            return;
         }
+        self.marks[(number >> 6 & 3) as usize] |= 1 << (number & 63);
+        self.found.push((number, bit));
     }
 
-    /// Sorts the hits and joins those of the same literal.
-    fn settle(&mut self) {
-        self.0.sort_unstable();
-        self.0.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
-            kept.1 |= if same { next.1 } else { 0 };
-            same
-        });
+    fn may_have(&self, number: u32) -> bool {
+        self.marks[(number >> 6 & 3) as usize] & 1 << (number & 63) != 0
     }
 
     fn has(&self, number: u32, mask: u32) -> bool {
-        let found = self.0.binary_search_by_key(&number, |(number, _)| *number);
-        found.is_ok_and(|at| self.0.get(at).is_some_and(|(_, layers)| layers & mask != 0))
+        self.may_have(number)
+            && self.found.iter().any(|(known, layers)| *known == number && layers & mask != 0)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = usize> {
+        self.found.iter().map(|(number, _)| *number as usize)
     }
 }
 
@@ -119,9 +129,12 @@ impl Matcher {
             }
             scan.phrases.add(found.pattern().as_u32(), 1 << layer.min(Facts::LAYERS));
         }
-        for (text, bit) in [(&facts.code_words, View::CODES.0), (&facts.page, PAGE)] {
-            for found in self.automaton.find_overlapping_iter(text) {
-                scan.phrases.add(found.pattern().as_u32(), bit);
+        for found in self.automaton.find_overlapping_iter(&facts.code_words) {
+            scan.phrases.add(found.pattern().as_u32(), View::CODES.0);
+        }
+        for found in self.pages.find_overlapping_iter(&facts.page) {
+            if let Some(number) = self.page_phrases.get(found.pattern().as_usize()) {
+                scan.phrases.add(*number, PAGE);
             }
         }
         for token in &facts.tokens {
@@ -132,9 +145,6 @@ impl Matcher {
                 }
             }
         }
-        scan.phrases.settle();
-        scan.tokens.settle();
-        scan.kinds.settle();
         scan.quotes = self.quote_phrases.iter().any(|phrase| scan.phrases.has(*phrase, View::WHOLE.0))
             || self.quote_tokens.iter().any(|token| scan.tokens.has(*token, View::WHOLE.0));
         scan
@@ -148,8 +158,8 @@ impl Matcher {
         evidence: &Evidence,
         consulted: &dyn Fn(u32) -> bool,
     ) {
-        let by_phrase = scan.phrases.0.iter().filter_map(|(number, _)| self.by_phrase.get(*number as usize));
-        let by_token = scan.tokens.0.iter().filter_map(|(number, _)| self.by_token.get(*number as usize));
+        let by_phrase = scan.phrases.numbers().filter_map(|number| self.by_phrase.get(number));
+        let by_token = scan.tokens.numbers().filter_map(|number| self.by_token.get(number));
         let headers = evidence.headers.iter().chain(&facts.nested_headers);
         let by_header = headers.filter_map(|(name, _)| self.by_header.get(name.as_str()));
         let triggered = by_phrase.chain(by_token).chain(by_header).flatten().copied();
@@ -301,6 +311,7 @@ struct Builder {
     untriggered: Vec<Vec<u32>>,
     quote_phrases: Vec<u32>,
     quote_tokens: Vec<u32>,
+    page_phrases: Vec<u32>,
 }
 
 impl Builder {
@@ -321,6 +332,9 @@ impl Builder {
             types: when.types.iter().map(|text| literals.token(text)).collect(),
             key: required_key(rule),
         };
+        if when.bodies.contains(&BodyShape::Html) {
+            self.page_phrases.extend(armed.all.iter().chain(&armed.any).chain(&armed.none));
+        }
         let longest =
             armed.all.iter().zip(&when.all).max_by_key(|(_, text)| text.len()).map(|(number, _)| *number);
         let (by, triggers) = match (longest, armed.codes.is_empty(), armed.types.is_empty()) {
@@ -343,7 +357,7 @@ impl Builder {
         !triggers.is_empty() || by_header.is_some()
     }
 
-    fn build(self) -> Matcher {
+    fn build(mut self) -> Matcher {
         let mut phrases: Vec<_> = self.literals.phrases.into_iter().collect();
         phrases.sort_by_key(|(_, number)| *number);
         let automaton = AhoCorasick::builder()
@@ -351,10 +365,18 @@ impl Builder {
             .dense_depth(4)
             .build(phrases.iter().map(|(text, _)| text.as_bytes()))
             .expect("the phrases of all packs are far below the automaton's limits");
+        self.page_phrases.sort_unstable();
+        self.page_phrases.dedup();
+        let text_of =
+            |number: &u32| phrases.get(*number as usize).map_or(&[][..], |(text, _)| text.as_bytes());
+        let pages = AhoCorasick::new(self.page_phrases.iter().map(text_of))
+            .expect("the phrases of all packs are far below the automaton's limits");
         let pack_of =
             (0u32..).zip(&self.packs).flat_map(|(pack, rules)| rules.clone().map(move |_| pack)).collect();
         Matcher {
             automaton,
+            pages,
+            page_phrases: self.page_phrases,
             pack_of,
             tokens: self.literals.tokens,
             armed: self.armed,

@@ -168,7 +168,7 @@ impl<'o, 'a> Walk<'o, 'a> {
         if trimmed.is_empty() {
             return;
         }
-        if text.contains(['{', '[']) && self.opener.holds_structure(text) {
+        if memchr::memchr2(b'{', b'[', text.as_bytes()).is_some() && self.opener.holds_structure(text) {
             let quoting = if trimmed.starts_with(['{', '[']) { Quoting::Nested } else { Quoting::Embedded };
             if let Some(prose) = self.opener.split(text, quoting, &mut self.inner) {
                 self.spoken(&prose);
