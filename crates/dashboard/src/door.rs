@@ -136,6 +136,6 @@ const SHUT: [(&str, &str); 5] = [
     ),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
+    ("referrer-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
 ];

@@ -49,6 +49,9 @@ pub trait Live: Send + Sync + 'static {
     /// Sends a test message to a channel; what came back, or `None` if there is no such channel.
     fn test_alert_channel(&self, name: &str) -> Later<'static, Option<Result<String, String>>>;
 
+    /// The settings of the whole gateway that are in force: those of the file over those of people.
+    fn settings(&self) -> Arc<Settings>;
+
     /// Asks a provider's usage endpoint how full a key's windows are, and lets the pool know.
     fn ask_quota<'a>(&'a self, provider: &'a ProviderId, key: KeyId) -> Later<'a, QuotaTold>;
 

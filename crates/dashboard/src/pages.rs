@@ -9,6 +9,7 @@
 //! `default-src 'self'`: no style and no script stands in the markup, lengths are attributes of SVG.
 
 mod agenda;
+mod agents;
 mod clients;
 mod explain;
 mod filters;
@@ -64,6 +65,7 @@ fn signed_in_pages() -> Vec<(&'static str, MethodRouter<App>)> {
         ("/unknown/{shape}", get(unknown::show)),
         ("/explain", get(explain::show).post(explain::read)),
         ("/alerts", get(agenda::show)),
+        ("/agents", get(agents::show)),
         ("/clients", get(clients::show)),
         ("/settings", get(settings::show)),
     ]

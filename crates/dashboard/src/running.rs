@@ -165,6 +165,10 @@ impl Live for Running {
         })
     }
 
+    fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.lock())
+    }
+
     fn ask_quota<'a>(&'a self, provider: &'a ProviderId, key: KeyId) -> Later<'a, QuotaTold> {
         Box::pin(self.control.ask_quota(provider, key))
     }

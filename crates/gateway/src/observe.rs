@@ -12,9 +12,10 @@ use backstop_store::{
     unknown::UnknownFailure,
 };
 use backstop_triage::{
-    Class, Evidence, Kind, Treatment, Verdict,
+    Class, Evidence, Kind, Timestamp, Treatment, Verdict,
     cascade::{Attempt, Progress, Tried, TriedResult},
     redact::redact,
+    wire::written_down,
 };
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -184,6 +185,7 @@ pub(crate) fn failed(journey: &mut Journey, failure: &Failure<'_>) {
         basis: verdict.basis.to_string(),
         action: format!("{action:?}").to_lowercase(),
         message: text.clone(),
+        evidence: written_down(&outlet.config.rules, evidence, (LONGEST_SHOWN, now)).to_string(),
     });
     if verdict.class == Class::Unknown {
         keep_unknown(&journey.shared, &outlet.config, failure, text);
@@ -192,26 +194,15 @@ pub(crate) fn failed(journey: &mut Journey, failure: &Failure<'_>) {
 
 /// Keeps a failure for the inbox, with the rule pack that read it: there a rule for it has to go.
 fn keep_unknown(shared: &Arc<Shared>, provider: &Provider, failure: &Failure<'_>, text: String) {
-    let evidence = failure.evidence;
-    let headers: serde_json::Map<String, serde_json::Value> = evidence
-        .headers
-        .iter()
-        .map(|(name, value)| (name.clone(), serde_json::Value::from(redact(value))))
-        .collect();
-    let line = serde_json::json!({
-        "kind": kind_of(evidence.kind),
-        "provider": provider.rules,
-        "status": failure.status,
-        "headers": headers,
-        "body": redact(&evidence.text),
-    });
+    let now = shared.clock.now();
+    let whole = written_down(&provider.rules, failure.evidence, (Evidence::TEXT_CAP, now));
     shared.store.record_unknown(UnknownFailure {
         provider: provider.id.to_string(),
-        kind: kind_of(evidence.kind).to_owned(),
+        kind: kind_of(failure.evidence.kind).to_owned(),
         status: failure.status,
         text,
-        evidence: line.to_string(),
-        at: shared.clock.now(),
+        evidence: whole.to_string(),
+        at: now,
     });
 }
 
@@ -331,9 +322,8 @@ fn attempt(journey: &Journey, tried: &Tried, note: &Note) -> AttemptRow {
         TriedResult::Pending | TriedResult::Abandoned => (None, None),
     };
     let arrived = journey.shared.clock.at(journey.record.arrived);
-    let since = |from: backstop_triage::Timestamp, to: backstop_triage::Timestamp| {
-        u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
-    };
+    let since =
+        |from: Timestamp, to: Timestamp| u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0);
     AttemptRow {
         after_ms: since(arrived, tried.began),
         provider: tried.provider.to_string(),
@@ -377,6 +367,8 @@ fn millis(duration: Duration) -> u64 {
 const UPSTREAM_IDS: [&str; 4] = ["x-request-id", "request-id", "x-goog-request-id", "x-amzn-requestid"];
 const LONGEST_ID: usize = 128;
 const LONGEST_MESSAGE: usize = 512;
+/// What a key's history keeps of a failure: enough to explain it, little enough for fifty failures of a thousand keys.
+const LONGEST_SHOWN: usize = 4096;
 /// The longest part of a request, and of an answer, that is kept.
 const MOST_KEPT: usize = 5 << 20;
 /// What the log shows for a client that left before it got a status.

@@ -36,6 +36,9 @@ pub struct KeyError {
     pub action: String,
     /// The upstream's words, redacted; at most [`MESSAGE`] bytes are kept.
     pub message: String,
+    /// What arrived, redacted and shortened, in the form that `backstop classify` reads; empty if it is not known.
+    #[serde(serialize_with = "as_json")]
+    pub evidence: String,
 }
 
 impl Store {
@@ -49,6 +52,15 @@ impl Store {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(LIST)?;
             let errors = statement.query_map([signed(key.0)], |row| Ok(read(row, key)))?;
+            errors.map(|error| error?).collect()
+        })
+    }
+
+    /// The newest errors of all keys, newest first.
+    pub fn newest_key_errors(&self, most: u32) -> Result<Vec<KeyError>, StoreError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(NEWEST)?;
+            let errors = statement.query_map([most], |row| Ok(read(row, KeyId(count(row, "key_id")?))))?;
             errors.map(|error| error?).collect()
         })
     }
@@ -79,6 +91,7 @@ pub(crate) fn write(transaction: &Transaction<'_>, errors: &VecDeque<KeyError>) 
             error.basis,
             error.action,
             cut(&error.message, MESSAGE),
+            error.evidence,
         ])?;
     }
     for key in errors.iter().map(|error| error.key).collect::<BTreeSet<_>>() {
@@ -102,7 +115,13 @@ fn read(row: &Row<'_>, key: KeyId) -> Result<KeyError, StoreError> {
         basis: row.get("basis")?,
         action: row.get("action")?,
         message: row.get("message")?,
+        evidence: row.get("evidence")?,
     })
+}
+
+/// Evidence is JSON already.
+fn as_json<S: serde::Serializer>(evidence: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serde_json::from_str::<serde_json::Value>(evidence).unwrap_or_default().serialize(serializer)
 }
 
 /// Reads the public name of a scope.
@@ -116,10 +135,13 @@ pub const KEPT: u32 = 50;
 pub const MESSAGE: usize = 512;
 
 const INSERT: &str = "INSERT INTO key_error
-    (id, key_id, at, request, model, status, class, scope, reason, basis, action, message)
-    VALUES ((SELECT COALESCE(MAX(id), 0) + 1 FROM key_error), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    (id, key_id, at, request, model, status, class, scope, reason, basis, action, message, evidence)
+    VALUES ((SELECT COALESCE(MAX(id), 0) + 1 FROM key_error), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 const FORGET: &str = "DELETE FROM key_error WHERE key_id = ?1 AND id <=
     (SELECT id FROM key_error WHERE key_id = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";
-const LIST: &str = "SELECT at, request, model, status, class, scope, reason, basis, action, message
+const LIST: &str = "SELECT at, request, model, status, class, scope, reason, basis, action, message, evidence
     FROM key_error WHERE key_id = ?1 ORDER BY id DESC LIMIT 50";
+const NEWEST: &str =
+    "SELECT key_id, at, request, model, status, class, scope, reason, basis, action, message, evidence
+    FROM key_error ORDER BY id DESC LIMIT ?1";
 const COUNTS: &str = "SELECT key_id, COUNT(*) AS errors FROM key_error GROUP BY key_id";

@@ -3,7 +3,7 @@
 //! A key of the configuration file keeps its secret in the file; here it has its id, which follows the secret
 //! (by fingerprint) through renaming and reordering, and comes back with it after an absence.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use backstop_triage::{AccountId, KeyId, ProviderId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -202,6 +202,23 @@ impl Store {
         let open =
             |(id, sealed): (KeyId, Vec<u8>)| (id, self.vault().open_secret(&place(&id.to_string()), &sealed));
         Ok(sealed.into_iter().map(open).collect())
+    }
+
+    /// Those of the keys whose secret cannot be opened with the key file of this folder.
+    pub fn locked_keys(&self, among: &[KeyId]) -> Result<BTreeSet<KeyId>, StoreError> {
+        let sealed: Vec<(KeyId, Vec<u8>)> = self.read(|connection| {
+            let mut statement = connection.prepare_cached(SECRET)?;
+            let mut secret = |id: &KeyId| {
+                let found = statement.query_row([signed(id.0)], |row| row.get("sealed")).optional();
+                found.map(|sealed| Some((*id, sealed?))).transpose()
+            };
+            Ok(among.iter().filter_map(&mut secret).collect::<rusqlite::Result<_>>()?)
+        })?;
+        let is_locked = |(id, sealed): &(KeyId, Vec<u8>)| {
+            let opened = self.vault().open_secret(&place(&id.to_string()), sealed);
+            matches!(opened, Err(StoreError::Locked(_)))
+        };
+        Ok(sealed.into_iter().filter(is_locked).map(|(id, _)| id).collect())
     }
 
     /// Changes label or account of an added key; its new version.
@@ -414,6 +431,7 @@ const SEAL: &str = "UPDATE api_key SET sealed = ?2, origin = 'added' WHERE id = 
 const LAST_POSITION: &str = "SELECT COALESCE(MAX(position), -1) FROM api_key WHERE provider = ?1";
 const LIST: &str = "SELECT * FROM api_key WHERE provider = ?1 AND present = 1 ORDER BY position, id";
 const ONE: &str = "SELECT * FROM api_key WHERE id = ?1 AND present = 1";
+const SECRET: &str = "SELECT sealed FROM api_key WHERE id = ?1 AND sealed IS NOT NULL AND present = 1";
 const SECRETS: &str =
     "SELECT id, sealed FROM api_key WHERE provider = ?1 AND sealed IS NOT NULL AND present = 1";
 const EDIT: &str = "UPDATE api_key SET label = ?2, account = ?3, version = ?4 WHERE id = ?1";

@@ -58,6 +58,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004_configuration.sql"),
     include_str!("migrations/0005_people.sql"),
     include_str!("migrations/0006_safe_mode.sql"),
+    include_str!("migrations/0007_evidence.sql"),
 ];
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use backstop_triage::Timestamp;
+use backstop_triage::{KeyId, Timestamp};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockWriteGuard};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde::Serialize;
@@ -272,6 +272,11 @@ impl Queue {
         }
         drop(waiting);
         self.wake.notify_one();
+    }
+
+    /// Takes in which keys rest.
+    pub(crate) fn rest(&self, keys: &[KeyId], now: Timestamp) {
+        self.waiting.lock().history.sums.rest(keys, now);
     }
 
     /// Reads sums from the database together with those that wait, none missing and none counted twice.

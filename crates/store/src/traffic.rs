@@ -32,6 +32,12 @@ pub struct Traffic {
     pub output_tokens: u64,
     /// Cost in millionths of a dollar.
     pub cost_micros: u64,
+    /// Attempts that they took together.
+    pub attempts: u64,
+    /// Requests that saw a first token.
+    pub begun: u64,
+    /// The sum of their waits for it.
+    pub first_content_ms: u64,
 }
 
 impl Traffic {
@@ -45,6 +51,9 @@ impl Traffic {
         self.input_tokens += other.input_tokens;
         self.output_tokens += other.output_tokens;
         self.cost_micros += other.cost_micros;
+        self.attempts += other.attempts;
+        self.begun += other.begun;
+        self.first_content_ms += other.first_content_ms;
     }
 }
 
@@ -71,6 +80,8 @@ pub struct KeyTraffic {
     pub failed: u64,
     /// The last attempt.
     pub last_at: Option<Timestamp>,
+    /// Whether the key was seen resting; told of half hours only.
+    pub rested: bool,
 }
 
 /// How far back statistics go.
@@ -155,6 +166,11 @@ impl Store {
         })
     }
 
+    /// Notes that keys rest, for the half hours of their strips; never waits.
+    pub fn note_resting(&self, keys: &[KeyId], now: Timestamp) {
+        self.inner.queue.rest(keys, now);
+    }
+
     /// A key's attempts of the last 24 hours as 48 half hours, oldest first.
     pub fn key_strip(&self, key: KeyId, now: Timestamp) -> Result<Vec<KeyTraffic>, StoreError> {
         let first = Range::Day.first_slot(now);
@@ -186,6 +202,7 @@ impl KeyTraffic {
         self.succeeded += other.succeeded;
         self.failed += other.failed;
         self.last_at = self.last_at.max(other.last_at);
+        self.rested |= other.rested;
     }
 }
 
@@ -217,14 +234,25 @@ impl Sums {
             input_tokens: request.tokens.input.unwrap_or(0),
             output_tokens: request.tokens.output.unwrap_or(0),
             cost_micros: request.cost_micros.unwrap_or(0),
+            attempts: request.attempts.len() as u64,
+            begun: u64::from(request.first_content_ms.is_some()),
+            first_content_ms: request.first_content_ms.unwrap_or(0),
         };
         let model = request.model.clone().unwrap_or_default();
         let slot = slot(request.at);
         self.by_model.entry((slot, request.provider.clone(), model)).or_default().absorb(traffic);
         for attempt in &request.attempts {
             let failed = u64::from(attempt.failure.is_some());
-            let traffic = KeyTraffic { succeeded: 1 - failed, failed, last_at: Some(request.at) };
+            let traffic =
+                KeyTraffic { succeeded: 1 - failed, failed, last_at: Some(request.at), rested: false };
             self.by_key.entry((attempt.key, slot)).or_default().absorb(traffic);
+        }
+    }
+
+    /// Notes that keys rest in the half hour of this moment.
+    pub(crate) fn rest(&mut self, keys: &[KeyId], now: Timestamp) {
+        for key in keys {
+            self.by_key.entry((*key, slot(now))).or_default().rested = true;
         }
     }
 
@@ -253,14 +281,23 @@ pub(crate) fn write(transaction: &Transaction<'_>, sums: &Sums) -> rusqlite::Res
             signed(traffic.input_tokens),
             signed(traffic.output_tokens),
             signed(traffic.cost_micros),
+            signed(traffic.attempts),
+            signed(traffic.begun),
+            signed(traffic.first_content_ms),
         ])?;
     }
     for ((key, slot), traffic) in &sums.by_key {
         let last_at = traffic.last_at.map_or(0, millis);
         let (succeeded, failed) = (signed(traffic.succeeded), signed(traffic.failed));
         let key = signed(key.0);
-        transaction.prepare_cached(ADD_KEY)?.execute(params![slot, key, succeeded, failed, last_at])?;
-        transaction.prepare_cached(ADD_KEY_TOTAL)?.execute(params![key, succeeded, failed, last_at])?;
+        let rested = i64::from(traffic.rested);
+        transaction
+            .prepare_cached(ADD_KEY)?
+            .execute(params![slot, key, succeeded, failed, last_at, rested])?;
+        if succeeded + failed > 0 {
+            let total = params![key, succeeded, failed, last_at];
+            transaction.prepare_cached(ADD_KEY_TOTAL)?.execute(total)?;
+        }
     }
     Ok(())
 }
@@ -277,6 +314,9 @@ fn read(connection: &Connection, first: i64) -> rusqlite::Result<BTreeMap<(i64, 
             input_tokens: count(row, "input_tokens")?,
             output_tokens: count(row, "output_tokens")?,
             cost_micros: count(row, "cost_micros")?,
+            attempts: count(row, "attempts")?,
+            begun: count(row, "begun")?,
+            first_content_ms: count(row, "first_content_ms")?,
         };
         Ok(((row.get("slot")?, row.get("provider")?, row.get("model")?), traffic))
     })?;
@@ -288,6 +328,7 @@ fn read_key(row: &Row<'_>) -> rusqlite::Result<KeyTraffic> {
         succeeded: count(row, "succeeded")?,
         failed: count(row, "failed")?,
         last_at: Some(moment(row, "last_at")?),
+        rested: row.get::<_, i64>("rested")? != 0,
     })
 }
 
@@ -297,23 +338,28 @@ fn slot(at: Timestamp) -> i64 {
 
 const ADD: &str =
     "INSERT INTO traffic (slot, provider, model, requests, failed, timeouts, masked, duration_ms,
-    input_tokens, output_tokens, cost_micros) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+    input_tokens, output_tokens, cost_micros, attempts, begun, first_content_ms)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
     ON CONFLICT (slot, provider, model) DO UPDATE SET requests = traffic.requests + excluded.requests,
     failed = traffic.failed + excluded.failed, timeouts = traffic.timeouts + excluded.timeouts,
     masked = traffic.masked + excluded.masked, duration_ms = traffic.duration_ms + excluded.duration_ms,
     input_tokens = traffic.input_tokens + excluded.input_tokens,
     output_tokens = traffic.output_tokens + excluded.output_tokens,
-    cost_micros = traffic.cost_micros + excluded.cost_micros";
+    cost_micros = traffic.cost_micros + excluded.cost_micros, attempts = traffic.attempts + excluded.attempts,
+    begun = traffic.begun + excluded.begun,
+    first_content_ms = traffic.first_content_ms + excluded.first_content_ms";
 const ADD_KEY: &str =
-    "INSERT INTO key_traffic (slot, key_id, succeeded, failed, last_at) VALUES (?1, ?2, ?3, ?4, ?5)
+    "INSERT INTO key_traffic (slot, key_id, succeeded, failed, last_at, rested) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
     ON CONFLICT (key_id, slot) DO UPDATE SET succeeded = key_traffic.succeeded + excluded.succeeded,
-    failed = key_traffic.failed + excluded.failed, last_at = excluded.last_at";
+    failed = key_traffic.failed + excluded.failed,
+    last_at = CASE WHEN excluded.last_at > 0 THEN excluded.last_at ELSE key_traffic.last_at END,
+    rested = CASE WHEN excluded.rested > 0 THEN 1 ELSE key_traffic.rested END";
 const ADD_KEY_TOTAL: &str =
     "INSERT INTO key_total (key_id, succeeded, failed, last_at) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (key_id) DO UPDATE SET succeeded = key_total.succeeded + excluded.succeeded,
     failed = key_total.failed + excluded.failed, last_at = excluded.last_at";
 const LIST: &str = "SELECT * FROM traffic WHERE slot >= ?1 ORDER BY slot, provider, model";
-const KEY_TOTAL: &str = "SELECT succeeded, failed, last_at FROM key_total WHERE key_id = ?1";
-const KEY_TOTALS: &str = "SELECT key_id, succeeded, failed, last_at FROM key_total";
+const KEY_TOTAL: &str = "SELECT succeeded, failed, last_at, 0 AS rested FROM key_total WHERE key_id = ?1";
+const KEY_TOTALS: &str = "SELECT key_id, succeeded, failed, last_at, 0 AS rested FROM key_total";
 const KEY_STRIP: &str =
-    "SELECT slot, succeeded, failed, last_at FROM key_traffic WHERE key_id = ?1 AND slot >= ?2";
+    "SELECT slot, succeeded, failed, last_at, rested FROM key_traffic WHERE key_id = ?1 AND slot >= ?2";

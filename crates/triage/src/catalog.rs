@@ -95,9 +95,7 @@ impl Catalog {
         let mut packs =
             files.iter().map(|(file, toml)| Pack::parse(file, toml)).collect::<Result<Vec<_>, _>>()?;
         let users = packs.len();
-        for (file, toml) in RULE_FILES {
-            packs.push(Pack::parse(file, toml)?);
-        }
+        packs.extend_from_slice(&EMBEDDED_PACKS);
         Self::of(packs, users)
     }
 
@@ -120,7 +118,7 @@ impl Catalog {
             names: by(|pack| &pack.names),
             hosts: by(|pack| &pack.hosts),
             slow_models: packs.iter().flat_map(|pack| pack.slow_models.iter().cloned()).collect(),
-            presets: preset::embedded()?,
+            presets: EMBEDDED_PRESETS.clone(),
             packs,
             users,
             matcher,
@@ -294,6 +292,15 @@ fn plan(packs: &[Pack], users: usize, shared: &[usize], id: &ProviderId) -> Plan
     let shared = shared.iter().copied().filter(|pack| !own.contains(pack) && !like.contains(pack)).collect();
     Plan::new(packs, own, like, shared)
 }
+
+/// The packs of this build, read once: whoever tries a rule out compiles a catalog of their own.
+static EMBEDDED_PACKS: LazyLock<Vec<Pack>> = LazyLock::new(|| {
+    let packs = RULE_FILES.iter().map(|(file, toml)| Pack::parse(file, toml));
+    packs.collect::<Result<_, _>>().expect("a test proves that every embedded pack parses")
+});
+
+static EMBEDDED_PRESETS: LazyLock<Vec<Preset>> =
+    LazyLock::new(|| preset::embedded().expect("a test proves that every embedded preset parses"));
 
 /// Shared packs with a lower number come before the embedded pack of the provider.
 const EARLY: u8 = 10;

@@ -48,7 +48,7 @@ pub use evidence::{Evidence, Fault, Hints, Kind};
 pub use ids::{AccountId, KeyId, ModelId, ProviderId, RuleId};
 pub use jiff::{SignedDuration, Timestamp};
 pub use preset::{Preset, PresetKind};
-pub use quota::{QuotaSnapshot, QuotaWindow};
+pub use quota::{QuotaSnapshot, QuotaSource, QuotaWindow};
 pub use settings::Settings;
 pub use treatment::{KeyAction, Next, Penalty, Treatment};
 pub use verdict::{Basis, HealSource, Heals, Reason, Verdict};

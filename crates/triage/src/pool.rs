@@ -155,6 +155,11 @@ impl Pool {
         self.with(&probe.provider, |provider| provider.take_result(probe, result, now));
     }
 
+    /// The keys that rest.
+    pub fn resting(&self, now: Timestamp) -> impl Iterator<Item = KeyId> {
+        self.providers.values().flat_map(move |provider| provider.resting(now))
+    }
+
     /// Takes in what an answer's headers say of a key's usage windows.
     pub fn record_quota(
         &mut self,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     ModelId, Timestamp, Window,
     preset::{Auth, resolve},
-    quota::{QuotaSnapshot, QuotaWindow},
+    quota::{QuotaSnapshot, QuotaSource, QuotaWindow},
 };
 
 mod length;
@@ -150,7 +150,7 @@ impl QuotaProbe {
             return Reading::NotUsable;
         }
         let plan = root.first(&self.plan).and_then(text);
-        Reading::Windows(QuotaSnapshot { taken_at: now, plan, windows })
+        Reading::Windows(QuotaSnapshot { taken_at: now, source: QuotaSource::Endpoint, plan, windows })
     }
 
     /// Says what is wrong with the description, if anything.

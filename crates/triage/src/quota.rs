@@ -15,10 +15,24 @@ use crate::{ModelId, Timestamp, Window};
 pub struct QuotaSnapshot {
     /// When it was taken.
     pub taken_at: Timestamp,
+    /// Where the newest part of it was read.
+    #[serde(default)]
+    pub source: QuotaSource,
     /// The plan, as the provider names it.
     pub plan: Option<String>,
     /// Every window that was reported, in the order of the report.
     pub windows: Vec<QuotaWindow>,
+}
+
+/// Where windows were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuotaSource {
+    /// In the headers of an answer.
+    #[default]
+    Headers,
+    /// At a usage endpoint.
+    Endpoint,
 }
 
 /// One usage window, or a balance (no window, unit is a currency).
@@ -70,7 +84,10 @@ impl QuotaSnapshot {
 
     /// Takes over what a newer snapshot knows; windows that it does not mention stay.
     pub fn update(&mut self, newer: &Self) {
-        self.taken_at = self.taken_at.max(newer.taken_at);
+        if newer.taken_at >= self.taken_at {
+            self.taken_at = newer.taken_at;
+            self.source = newer.source;
+        }
         self.plan = newer.plan.clone().or_else(|| self.plan.take());
         for row in &newer.windows {
             let is_same = |known: &&mut QuotaWindow| {

@@ -3,12 +3,12 @@
 //! A line that is no failure (not an object, an unknown kind, a success) is an error with a text for people.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::{
     Catalog, Class, Evidence, Fault, Hints, KeyAction, Kind, Next, ProviderId, Scope, Settings, Timestamp,
-    Treatment, Verdict, Window, respawn, treatment::status_of,
+    Treatment, Verdict, Window, redact::redact, respawn, treatment::status_of,
 };
 
 /// A failure as a program writes it. Unknown fields are ignored.
@@ -72,6 +72,53 @@ pub enum NotAFailure {
     /// It went well.
     #[error("this is a success, not a failure")]
     Success,
+}
+
+/// Writes a failure down for later: without secrets, at most so many bytes of each text, as [`Failure::parse`] reads
+/// it. `now` is the moment of the failure, from which its stated waits count.
+pub fn written_down(provider: &ProviderId, evidence: &Evidence, (most, now): (usize, Timestamp)) -> Value {
+    let text = |text: &str| {
+        let text = redact(text);
+        text.get(..text.floor_char_boundary(most)).unwrap_or_default().to_owned()
+    };
+    let header = |(name, value): &(String, String)| {
+        let value = redact(value);
+        let kept = value.get(..value.floor_char_boundary(LONGEST_HEADER)).unwrap_or_default();
+        (name.clone(), Value::from(kept))
+    };
+    let headers: Map<String, Value> = evidence.headers.iter().take(MOST_HEADERS).map(header).collect();
+    let Hints { model, approx_tokens, context_length, messages, bytes_received, echo: _ } = &evidence.hints;
+    let mut failure = json!({
+        "provider": provider,
+        "context": {
+            "model": model, "approx_tokens": approx_tokens, "context_length": context_length,
+            "messages": messages, "bytes_received": bytes_received, "now": now,
+        },
+    });
+    let mut set = |name: &str, value: Value| failure[name] = value;
+    match evidence.kind {
+        Kind::Http { status } => {
+            set("kind", json!("http"));
+            set("status", json!(status));
+        }
+        Kind::Stream { status } => {
+            set("kind", json!("stream"));
+            set("status", json!(status));
+        }
+        Kind::Transport(fault) => {
+            set("kind", json!("transport"));
+            set("transport", json!(fault));
+        }
+        Kind::Process { exit_code, signal } => {
+            set("kind", json!("process"));
+            set("exit_code", json!(exit_code));
+            set("signal", json!(signal));
+            set("stderr", json!(text(&evidence.stderr)));
+        }
+    }
+    set("headers", Value::Object(headers));
+    set("body", json!(text(&evidence.text)));
+    failure
 }
 
 /// A failure, resolved: what [`Catalog::classify`] takes.
@@ -231,6 +278,40 @@ impl Report {
             next: treatment.next,
             wait_s: wait.map(|wait| wait.as_secs_f64()),
             limit: verdict.limit,
+        }
+    }
+}
+
+const LONGEST_HEADER: usize = 256;
+const MOST_HEADERS: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_that_was_written_down_is_read_as_it_was() {
+        let catalog = Catalog::embedded();
+        let now: Timestamp = "2026-03-12T09:00:00Z".parse().expect("a moment");
+        let provider = ProviderId::from("openai");
+        let headers = vec![("retry-after".to_owned(), "20".to_owned())];
+        let text =
+            r#"{"error":{"message":"Rate limit reached for sk-abcdefghijklmnopqrstuvwx1234"}}"#.to_owned();
+        let kinds = [
+            Kind::Http { status: 429 },
+            Kind::Transport(Fault::ReadTimeout),
+            Kind::Process { exit_code: Some(1), signal: None },
+        ];
+        for kind in kinds {
+            let (headers, text) = (headers.clone(), text.clone());
+            let evidence = Evidence { kind, headers, text, ..Evidence::default() };
+            let written = written_down(&provider, &evidence, (4096, now)).to_string();
+            assert!(!written.contains("abcdefghijkl"), "{written}");
+            let read =
+                Failure::parse(&written).and_then(|failure| failure.resolve(&catalog, Timestamp::UNIX_EPOCH));
+            let read = read.expect("it is a failure");
+            let before = catalog.classify(&provider, &evidence, now);
+            assert_eq!(catalog.classify(&read.provider, &read.evidence, read.now), before);
         }
     }
 }

@@ -175,13 +175,26 @@ pub async fn list(app: &App, provider: &str, filter: KeyFilter) -> Answer<KeyPag
     let provider = app.provider(provider)?.id;
     app.blocking(move |app| {
         let wanted = filter.q.as_deref().map(str::to_lowercase);
-        let matches = |view: &KeyView| {
-            let text = format!("{} {} {}", view.label, view.account.as_deref().unwrap_or(""), view.hint);
-            filter.state.as_ref().is_none_or(|state| view.state == *state)
-                && wanted.as_ref().is_none_or(|wanted| text.to_lowercase().contains(wanted))
+        let named = |row: &KeyRow| {
+            let account = row.account.as_ref().map(AccountId::as_str).unwrap_or_default();
+            let text = format!("{} {account} {}", row.label, row.hint);
+            wanted.as_ref().is_none_or(|wanted| text.to_lowercase().contains(wanted))
         };
-        let views: Vec<KeyView> = views(app, &provider)?.into_iter().filter(matches).collect();
-        page(views, filter.cursor.as_deref(), filter.limit.unwrap_or(200).clamp(1, 1000))
+        let rows: Vec<KeyRow> = app.live.store().keys(&provider)?.into_iter().filter(named).collect();
+        let (cursor, limit) = (filter.cursor.as_deref(), filter.limit.unwrap_or(200).clamp(1, 1000));
+        // Of thousands of keys a page shows a hundred: only a question for a state needs to look at all.
+        match filter.state {
+            None => {
+                let page = page(rows, |row| row.id.0, (cursor, limit))?;
+                Ok(KeyPage { items: views(app, &provider, page.items)?, next: page.next, total: page.total })
+            }
+            Some(state) => {
+                let all = views(app, &provider, rows)?;
+                let found = all.into_iter().filter(|view| view.state == state).collect();
+                let page = page(found, |view: &KeyView| view.id, (cursor, limit))?;
+                Ok(KeyPage { items: page.items, next: page.next, total: page.total })
+            }
+        }
     })
     .await
 }
@@ -190,8 +203,8 @@ pub async fn list(app: &App, provider: &str, filter: KeyFilter) -> Answer<KeyPag
 pub async fn show(app: &App, provider: &str, id: KeyId) -> Answer<KeyView> {
     let provider = app.provider(provider)?.id;
     app.blocking(move |app| {
-        let found = views(app, &provider)?.into_iter().find(|view| view.id == id.0);
-        found.ok_or_else(|| Problem::not_found("key"))
+        let row = app.key(&provider, id)?;
+        views(app, &provider, vec![row])?.pop().ok_or_else(|| Problem::not_found("key"))
     })
     .await
 }
@@ -372,26 +385,24 @@ fn forget_health(app: &App, provider: &str, ids: &[KeyId]) {
     drop(app.live.store().save(ids.iter().map(subject)));
 }
 
-fn views(app: &App, provider: &ProviderId) -> Answer<Vec<KeyView>> {
+fn views(app: &App, provider: &ProviderId, rows: Vec<KeyRow>) -> Answer<Vec<KeyView>> {
     let store = app.live.store();
     let statuses: BTreeMap<KeyId, KeyStatus> =
         app.key_statuses(provider).into_iter().map(|status| (status.id, status)).collect();
     let traffic = store.all_key_traffic()?;
     let errors = store.key_error_counts()?;
-    let secrets = store.key_secrets(provider)?;
-    let rows = store.keys(provider)?.into_iter();
-    Ok(rows
-        .map(|row| {
-            let locked = matches!(secrets.get(&row.id), Some(Err(StoreError::Locked(_))));
-            let known = Known {
-                status: statuses.get(&row.id),
-                traffic: traffic.get(&row.id).copied().unwrap_or_default(),
-                errors: errors.get(&row.id).copied().unwrap_or(0),
-                locked,
-            };
-            view(row, &known)
-        })
-        .collect())
+    let ids: Vec<KeyId> = rows.iter().map(|row| row.id).collect();
+    let locked = store.locked_keys(&ids)?;
+    let shown = |row: KeyRow| {
+        let known = Known {
+            status: statuses.get(&row.id),
+            traffic: traffic.get(&row.id).copied().unwrap_or_default(),
+            errors: errors.get(&row.id).copied().unwrap_or(0),
+            locked: locked.contains(&row.id),
+        };
+        view(row, &known)
+    };
+    Ok(rows.into_iter().map(shown).collect())
 }
 
 struct Known<'a> {
@@ -432,19 +443,26 @@ fn view(row: KeyRow, known: &Known<'_>) -> KeyView {
     }
 }
 
-fn page(views: Vec<KeyView>, cursor: Option<&str>, limit: usize) -> Answer<KeyPage> {
-    let total = views.len();
+/// A part of a list.
+struct Part<T> {
+    items: Vec<T>,
+    next: Option<String>,
+    total: usize,
+}
+
+fn page<T>(all: Vec<T>, id: impl Fn(&T) -> u64, (cursor, limit): (Option<&str>, usize)) -> Answer<Part<T>> {
+    let total = all.len();
     let begin = match cursor {
         None => 0,
         Some(cursor) => {
             let after: u64 = cursor.parse().map_err(|_| Problem::from(StoreError::BadCursor))?;
-            let place = views.iter().position(|view| view.id == after);
+            let place = all.iter().position(|item| id(item) == after);
             place.map_or(total, |place| place + 1)
         }
     };
-    let items: Vec<KeyView> = views.into_iter().skip(begin).take(limit).collect();
-    let next = if begin + items.len() < total { items.last().map(|view| view.id.to_string()) } else { None };
-    Ok(KeyPage { items, next, total })
+    let items: Vec<T> = all.into_iter().skip(begin).take(limit).collect();
+    let next = if begin + items.len() < total { items.last().map(|item| id(item).to_string()) } else { None };
+    Ok(Part { items, next, total })
 }
 
 /// Values of other crates are shown as they serialise.

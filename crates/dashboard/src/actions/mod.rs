@@ -15,6 +15,7 @@ pub mod notices;
 pub mod outcome;
 pub mod paste;
 pub mod providers;
+pub mod quota;
 pub mod rules;
 pub mod secrets;
 pub mod settings;

@@ -1,11 +1,11 @@
 //! Rule packs: those of this build and a user's own, tried before they are saved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use backstop_store::{configuration::Kind, unknown::UnknownState};
 use backstop_triage::{
-    Catalog, Class, Settings,
-    rules::{KindName, Pack, Rule},
+    Catalog, Class, Settings, Timestamp,
+    rules::{KindName, Pack, Rule, RuleError},
     wire::{Failure, Report},
 };
 use serde::Serialize;
@@ -59,10 +59,14 @@ pub struct UserPack {
 }
 
 /// What a draft would change.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Trial {
     /// Failures of the inbox that it would know.
     pub inbox: Vec<Change>,
+    /// How many failures of the keys' histories were read again.
+    pub log_size: usize,
+    /// Those among them that it would read differently; the subject is the request.
+    pub log: Vec<Change>,
     /// Witnesses of other rules that it would read differently: a warning.
     pub witnesses: Vec<Change>,
 }
@@ -109,21 +113,29 @@ pub async fn own(app: &App) -> Answer<Vec<UserPack>> {
     Ok(rows.into_iter().map(|row| UserPack { name: row.id, toml: row.spec, version: row.version }).collect())
 }
 
-/// Reads a draft and says what it would change, on the inbox and on the witnesses of all other rules.
+/// Reads a draft and says what it would change: in the inbox, in the keys' histories, and on the witnesses of all
+/// other rules.
 pub async fn try_out(app: &App, name: &str, toml: &str) -> Answer<Trial> {
     let draft = compiled(app, name, toml).await?;
     let inbox = app.read(|store| store.unknown_failures()).await?;
+    let log = app.read(|store| store.newest_key_errors(LOG_READ)).await?;
     app.blocking(move |app| {
         let current = app.live.catalog();
-        let mut trial = Trial { inbox: Vec::new(), witnesses: Vec::new() };
+        let both = Comparison::of(&current, &draft);
+        let log: Vec<_> = log.into_iter().filter(|error| !error.evidence.is_empty()).collect();
+        let mut trial = Trial { log_size: log.len(), ..Trial::default() };
         for row in inbox.iter().filter(|row| row.state == UnknownState::Open) {
-            let change = compare(&current, &draft, &row.shape, &row.evidence, row.last_at);
+            let change = both.compare(&row.shape, &row.evidence, row.last_at);
             trial.inbox.extend(change.filter(|change| change.after != Class::Unknown.as_str()));
+        }
+        for error in &log {
+            let request = error.request.as_deref().unwrap_or_default();
+            trial.log.extend(both.compare(request, &error.evidence, error.at));
         }
         let now = app.live.now();
         for pack in current.packs() {
             for (rule, witness) in pack.rules.iter().filter_map(|rule| Some((rule, witness(pack, rule)?))) {
-                trial.witnesses.extend(compare(&current, &draft, rule.id.as_str(), &witness, now));
+                trial.witnesses.extend(both.compare(rule.id.as_str(), &witness, now));
             }
         }
         Ok(trial)
@@ -160,40 +172,88 @@ pub async fn remove(app: &App, actor: &Actor, name: &str) -> Answer<()> {
 }
 
 /// The rules as they would be with a draft in the place of the pack of its name.
-async fn compiled(app: &App, name: &str, toml: &str) -> Answer<Catalog> {
-    let mut files: Vec<(String, String)> = own(app)
-        .await?
-        .into_iter()
-        .filter(|pack| pack.name != name)
-        .map(|pack| (format!("{}.toml", pack.name), pack.toml))
-        .collect();
-    files.insert(0, (format!("{name}.toml"), toml.to_owned()));
-    app.blocking(move |_| {
-        Catalog::with_user_packs(&files).map_err(|error| {
+async fn compiled(app: &App, name: &str, toml: &str) -> Answer<Draft> {
+    let own = own(app).await?.len();
+    let (file, toml) = (format!("{name}.toml"), toml.to_owned());
+    app.blocking(move |app| {
+        let current = app.live.catalog();
+        Draft::new(&current, own, (&file, &toml)).map_err(|error| {
             Problem::invalid(vec![FieldError { field: "toml".to_owned(), detail: error.to_string() }])
         })
     })
     .await
 }
 
-fn compare(
-    current: &Catalog,
-    draft: &Catalog,
-    subject: &str,
-    evidence: &str,
-    now: backstop_triage::Timestamp,
-) -> Option<Change> {
-    let report = |catalog: &Catalog| -> Option<Report> {
-        let case = Failure::parse(evidence).ok()?.resolve(catalog, now).ok()?;
-        case.report(catalog, &Settings::default()).ok()
-    };
-    let (before, after) = (report(current)?, report(draft)?);
-    (before.rule != after.rule && before.class != after.class).then(|| Change {
-        subject: subject.to_owned(),
-        before: before.class.to_string(),
-        after: after.class.to_string(),
-        rule: after.rule,
-    })
+/// The rules with a draft among them.
+struct Draft {
+    catalog: Catalog,
+    /// Where the draft stands among the packs.
+    place: usize,
+    /// Whether it replaces no older text of itself.
+    is_new: bool,
+}
+
+impl Draft {
+    /// The packs of the configuration's folder come first, then those of the store, `own` of them.
+    fn new(current: &Catalog, own: usize, (file, toml): (&str, &str)) -> Result<Self, RuleError> {
+        let pack = Pack::parse(file, toml)?;
+        let mut packs = current.packs().to_vec();
+        let users = current.user_packs();
+        let own = users.saturating_sub(own)..users;
+        let older = own.clone().find(|place| packs.get(*place).is_some_and(|older| older.id == pack.id));
+        let (place, users) = match older {
+            Some(place) => {
+                packs[place] = pack;
+                (place, users)
+            }
+            None => {
+                packs.insert(own.end, pack);
+                (own.end, users + 1)
+            }
+        };
+        Ok(Self { catalog: Catalog::of(packs, users)?, place, is_new: older.is_none() })
+    }
+}
+
+/// The rules in force beside those of a draft.
+struct Comparison<'a> {
+    current: &'a Catalog,
+    draft: &'a Catalog,
+    /// The rules of the draft, if nothing but they can make a difference: it replaces no older pack and changes
+    /// no order in which packs are asked.
+    only: Option<BTreeSet<&'a str>>,
+}
+
+impl<'a> Comparison<'a> {
+    fn of(current: &'a Catalog, draft: &'a Draft) -> Self {
+        let plain = |pack: &&Pack| {
+            let known = current.pack(pack.id.as_str()).map_or(&[][..], |pack| &pack.like);
+            let orders = pack.like.iter().any(|other| !known.contains(other));
+            !orders && pack.names.is_empty() && pack.hosts.is_empty() && pack.shared.is_none()
+        };
+        let pack = draft.catalog.packs().get(draft.place).filter(|_| draft.is_new).filter(plain);
+        let only = pack.map(|pack| pack.rules.iter().map(|rule| rule.id.as_str()).collect());
+        Self { current, draft: &draft.catalog, only }
+    }
+
+    fn compare(&self, subject: &str, evidence: &str, now: Timestamp) -> Option<Change> {
+        let after = report(self.draft, evidence, now)?;
+        if self.only.as_ref().is_some_and(|rules| !rules.contains(after.rule.as_str())) {
+            return None;
+        }
+        let before = report(self.current, evidence, now)?;
+        (before.rule != after.rule && before.class != after.class).then(|| Change {
+            subject: subject.to_owned(),
+            before: before.class.to_string(),
+            after: after.class.to_string(),
+            rule: after.rule,
+        })
+    }
+}
+
+fn report(catalog: &Catalog, evidence: &str, now: Timestamp) -> Option<Report> {
+    let case = Failure::parse(evidence).ok()?.resolve(catalog, now).ok()?;
+    case.report(catalog, &Settings::default()).ok()
 }
 
 fn rule_view(rule: &Rule) -> RuleView {
@@ -228,3 +288,6 @@ fn witness(pack: &Pack, rule: &Rule) -> Option<String> {
     });
     Some(failure.to_string())
 }
+
+/// Failures of the keys' histories that a draft is tried on.
+const LOG_READ: u32 = 1000;

@@ -26,16 +26,21 @@ pub struct SettingView {
     pub default: Value,
     /// Whether somebody has set it here.
     pub changed: bool,
+    /// Whether the configuration file sets it, so that it is read-only here.
+    pub from_file: bool,
 }
 
 /// All settings, by name.
 pub async fn list(app: &App) -> Answer<Vec<SettingView>> {
     let set = changed(app).await?;
+    let in_force = serde_json::to_value(&*app.live.settings()).unwrap_or(Value::Null);
     let view = |(name, default): (String, Value)| {
-        let value = set.get(&name).cloned();
+        let own = set.get(&name).cloned();
+        let filed = in_force.get(&name).filter(|value| **value != default && own.as_ref() != Some(value));
         SettingView {
-            changed: value.is_some(),
-            value: value.unwrap_or_else(|| default.clone()),
+            changed: own.is_some() && filed.is_none(),
+            from_file: filed.is_some(),
+            value: filed.cloned().or(own).unwrap_or_else(|| default.clone()),
             default,
             name,
         }
@@ -45,6 +50,10 @@ pub async fn list(app: &App) -> Answer<Vec<SettingView>> {
 
 /// Sets settings; `null` puts one back to its default.
 pub async fn change(app: &App, actor: &Actor, changes: Map<String, Value>) -> Answer<Vec<SettingView>> {
+    let filed = list(app).await?.into_iter().find(|view| view.from_file && changes.contains_key(&view.name));
+    if let Some(view) = filed {
+        return Err(Problem::from_the_file(&format!("setting {}", view.name)));
+    }
     let mut all = changed(app).await?;
     for (name, value) in &changes {
         if value.is_null() {

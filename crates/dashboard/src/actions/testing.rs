@@ -9,6 +9,7 @@ use backstop_dialect::{Dialect, has_embedded_error};
 use backstop_store::{key_errors::KeyError, keys::KeyTest};
 use backstop_triage::{
     Catalog, Evidence, KeyId, Kind, ProviderId, Timestamp, Verdict, preset::Preset, redact::redact,
+    wire::written_down,
 };
 use bytes::Bytes;
 use http::Method;
@@ -214,22 +215,23 @@ impl Subject {
     async fn test(&self, app: &App, key: Credential) -> Tested {
         let now = app.live.now();
         let list = match &self.list {
-            None => (Seen::NotAsked, Duration::ZERO),
+            None => Look::default(),
             Some((url, needs_key)) => {
                 let asked = app.live.ask(self.question(key.clone(), Method::GET, url, None)).await;
                 self.seen(asked, *needs_key, now)
             }
         };
         let generation = match &self.generation {
-            None => (Seen::NotAsked, Duration::ZERO),
+            None => Look::default(),
             Some(generation) => {
                 let body = Some(generation.body.clone());
                 let asked = app.live.ask(self.question(key, Method::POST, &generation.url, body)).await;
                 self.seen(asked, true, now)
             }
         };
-        let decisive = if generation.0 == Seen::NotAsked { &list } else { &generation };
-        let (verdict, status, message) = match &decisive.0 {
+        let outcome = judge(&list.seen, &generation.seen);
+        let decisive = if generation.seen == Seen::NotAsked { list } else { generation };
+        let (verdict, status, message) = match &decisive.seen {
             Seen::Failed { verdict, status, message } => {
                 (Some((**verdict).clone()), *status, message.clone())
             }
@@ -239,8 +241,9 @@ impl Subject {
         let model = self.generation.as_ref();
         Tested {
             at: app.live.now(),
-            outcome: judge(&list.0, &generation.0),
-            took: decisive.1,
+            outcome,
+            took: decisive.took,
+            evidence: decisive.evidence,
             verdict,
             status,
             message,
@@ -254,14 +257,15 @@ impl Subject {
     }
 
     /// The body is read before the status is believed: a refusal can hide in a 200, a full window in a 403.
-    fn seen(&self, asked: Result<Reply, Unanswered>, proves_key: bool, now: Timestamp) -> (Seen, Duration) {
+    fn seen(&self, asked: Result<Reply, Unanswered>, proves_key: bool, now: Timestamp) -> Look {
         let (evidence, took) = match asked {
             Ok(reply) => {
                 let fine = (200..300).contains(&reply.status)
                     && !has_embedded_error(&reply.body)
                     && !self.catalog.success_looks_failed(&self.rules, reply.status, &reply.body);
                 if fine {
-                    return (Seen::Good { proves_key }, reply.took);
+                    let seen = Seen::Good { proves_key };
+                    return Look { seen, took: reply.took, evidence: String::new() };
                 }
                 let text = String::from_utf8_lossy(&reply.body).into_owned();
                 let kind = Kind::Http { status: reply.status };
@@ -279,7 +283,22 @@ impl Subject {
         };
         let message = said(&evidence.text);
         tracing::debug!(format = self.format.as_str(), class = %verdict.class, rule = %verdict.basis, "connection test");
-        (Seen::Failed { verdict: Box::new(verdict), status, message }, took)
+        let evidence = written_down(&self.rules, &evidence, (KEPT_OF_ANSWER, now)).to_string();
+        Look { seen: Seen::Failed { verdict: Box::new(verdict), status, message }, took, evidence }
+    }
+}
+
+/// One of the two calls of a test.
+struct Look {
+    seen: Seen,
+    took: Duration,
+    /// What arrived, if it is a failure; empty otherwise.
+    evidence: String,
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Self { seen: Seen::NotAsked, took: Duration::ZERO, evidence: String::new() }
     }
 }
 
@@ -291,6 +310,7 @@ struct Tested {
     verdict: Option<Verdict>,
     status: Option<u16>,
     message: String,
+    evidence: String,
     model: Option<String>,
     tokens: u32,
 }
@@ -335,6 +355,7 @@ fn refuse(app: &App, provider: &ProviderId, id: KeyId, tested: &Tested) -> bool 
         basis: verdict.basis.to_string(),
         action: "disable".to_owned(),
         message: tested.message.clone(),
+        evidence: tested.evidence.clone(),
     });
     true
 }
@@ -399,7 +420,7 @@ pub(crate) const fn models_path(format: Dialect) -> &'static str {
 }
 
 /// The upstream's words for people: the message of the usual error shapes, else the beginning of the text.
-fn said(text: &str) -> String {
+pub(crate) fn said(text: &str) -> String {
     let message = serde_json::from_str::<serde_json::Value>(text).ok().and_then(|body| {
         let places = ["/error/message", "/message", "/error", "/msg", "/detail", "/base_resp/status_msg"];
         places.iter().find_map(|place| body.pointer(place)?.as_str().map(str::to_owned))
@@ -411,6 +432,8 @@ fn said(text: &str) -> String {
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const SAID: usize = 300;
+/// Bytes kept of an answer that takes a key out of service.
+const KEPT_OF_ANSWER: usize = 4096;
 const GENERIC_RULES: &str = "generic";
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ const call = async (method, path, body, headers = {}) => {
     throw { title: 'The gateway does not answer', detail: 'Nothing was changed as far as this page knows. Look again when it is back.' };
   }
   if (answer.status === 401 && 'live' in document.body.dataset) {
-    location.assign(`/sign-in?then=${encodeURIComponent(location.pathname + location.search)}`);
+    leave(`/sign-in?then=${encodeURIComponent(location.pathname + location.search)}`);
     throw { title: 'Your session has ended', detail: 'Sign in again.' };
   }
   const text = await answer.text();
@@ -46,14 +46,17 @@ const doing = async (button, work) => {
 document.addEventListener('click', async event => {
   const button = event.target.closest('[data-call]');
   if (!button || button.getAttribute('aria-busy')) return;
-  const { dataset } = button;
+  // What the button says changes with what it does.
+  const dataset = { ...button.dataset };
   if (dataset.ask && !(await ask(dataset.ask, dataset.askText ?? '', dataset.askDo ?? 'Go on', dataset.askName))) return;
   const parsed = text => (text ? JSON.parse(text) : undefined);
   const [method, path] = dataset.call.split(' ');
-  const done = await doing(button, () => call(method, path, parsed(dataset.body)));
+  let told;
+  const done = await doing(button, async () => { told = await call(method, path, parsed(dataset.body)); });
   if (!done) return;
   button.closest('dialog')?.close();
-  if (dataset.then) { location.assign(dataset.then); return; }
+  if (dataset.then) { leave(dataset.then); return; }
+  if (dataset.tell) toast(`${told[dataset.tell] ? 'It was taken' : 'It was not taken'}: ${told.answer}`);
   if (dataset.done) {
     const undo = dataset.undo && (() => { const [back, way] = dataset.undo.split(' '); doing(null, () => call(back, way, parsed(dataset.undoBody))); });
     toast(dataset.done, undo);

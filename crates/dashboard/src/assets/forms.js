@@ -11,6 +11,7 @@ const submitting = async (form, work) => {
   const button = $('button[type="submit"]', form);
   button.setAttribute('aria-busy', 'true');
   wrongIn(form, null);
+  sending += 1;
   try {
     await work();
     return true;
@@ -19,6 +20,7 @@ const submitting = async (form, work) => {
     wrongIn(form, problem);
     return false;
   } finally {
+    sending -= 1;
     button.removeAttribute('aria-busy');
   }
 };
@@ -81,8 +83,8 @@ if (providerForm) {
       if (models.length) await call('PUT', `${path}/models`, { models });
       const key = fields.key.value.trim();
       if (key && made.auth === 'managed') await call('POST', `${path}/keys`, { key });
-      if (location.pathname === '/start') await refreshStart();
-      else location.assign(`/providers/${encodeURIComponent(made.id)}/keys`);
+      if (location.pathname === '/start') leave();
+      else leave(`/providers/${encodeURIComponent(made.id)}/keys`);
     });
   });
   show();
@@ -117,7 +119,7 @@ for (const form of $$('[data-settings], [data-provider-settings]')) {
       for (const [name, value] of Object.entries(values)) if (value === null) delete own.settings[name];
       await call('PUT', form.dataset.providerSettings, own, { 'if-match': `"${form.dataset.version}"` });
     }
-    location.reload();
+    leave();
   };
   form.addEventListener('input', show);
   form.addEventListener('reset', () => setTimeout(() => {
@@ -160,7 +162,7 @@ if (clientForm) {
   document.addEventListener('click', event => {
     const button = event.target.closest('[data-client]');
     if (!button) return;
-    edited = button.dataset.client ? button.dataset : null;
+    edited = button.dataset.client ? { ...button.dataset } : null;
     $('#client-t').textContent = edited ? `Change ${edited.name}` : 'Add a client';
     clientForm.reset();
     wrongIn(clientForm, null);
@@ -170,6 +172,7 @@ if (clientForm) {
       fields.tokens_per_minute.value = edited.tpm;
       fields.spend.value = edited.spend ? Number(edited.spend) / 1e6 : '';
       fields.providers.value = edited.providers;
+      fields.ends.value = edited.ends;
       fields.models.value = edited.models;
       fields.keep_bodies.checked = edited.keep === 'true';
     }
@@ -190,6 +193,7 @@ if (clientForm) {
     };
     submitting(clientForm, async () => {
       const body = { name: fields.name.value.trim(), limits };
+      if (fields.ends.value && fields.ends.value !== edited?.ends) body.expires_at = new Date(`${fields.ends.value}T23:59:59`).toISOString();
       const made = edited
         ? await call('PATCH', `/api/clients/${edited.client}`, body, { 'if-match': `"${edited.version}"` })
         : await call('POST', '/api/clients', body);
@@ -209,7 +213,7 @@ if (comboForm) {
   document.addEventListener('click', event => {
     const button = event.target.closest('[data-combo]');
     if (!button) return;
-    edited = button.dataset.combo ? button.dataset : null;
+    edited = button.dataset.combo ? { ...button.dataset } : null;
     $('#combo-t').textContent = edited ? `Change ${edited.combo}` : 'Add a combo';
     $('#combo-id').value = edited?.combo ?? '';
     $('#combo-id').readOnly = Boolean(edited);
@@ -245,12 +249,14 @@ explainForm?.addEventListener('click', event => {
   explainForm.elements.kind.value = kind;
   $$('[data-kind]', explainForm).forEach(other => other.setAttribute('aria-pressed', String(other === button)));
   $$('[data-for]', explainForm).forEach(field => { field.hidden = field.dataset.for !== kind; });
-  $('label[for="xb"]', explainForm).textContent = kind === 'process' ? 'Output' : 'Body';
+  $('label[for="xb"]', explainForm).textContent = { process: 'Output', transport: 'What had arrived' }[kind] ?? 'Body';
 });
 
 // A rule for an unknown failure: written in a form or as TOML, tried before it is saved.
-const ruleForm = $('[data-rule]');
-if (ruleForm) {
+const offerRule = () => {
+  const ruleForm = $('[data-rule]:not([data-bound])');
+  if (!ruleForm) return;
+  ruleForm.dataset.bound = '';
   const fields = ruleForm.elements;
   const quote = text => JSON.stringify(text);
   let mine = '';
@@ -273,6 +279,7 @@ if (ruleForm) {
     const rows = [
       ['This inbox', `${trial.inbox.length} of ${$$('.pick > li').length} shapes`, trial.inbox.length ? 'would be known' : 'nothing would change'],
       ['This failure', own ? own.after : 'still unknown', own ? `by ${own.rule}` : 'the rule does not match it'],
+      ['The log', `${trial.log.length} of ${trial.log_size} failures`, trial.log.length ? [...new Set(trial.log.map(change => `${change.before} → ${change.after}`))].slice(0, 4).join('; ') : 'None of the kept failures reads differently'],
       ['Known failures', trial.witnesses.length ? `${trial.witnesses.length} change` : 'Nothing', trial.witnesses.length ? trial.witnesses.slice(0, 4).map(change => `${change.subject}: ${change.before} → ${change.after}`).join('; ') : 'No known failure reads differently'],
     ];
     $('[data-effect]', ruleForm).replaceChildren(...rows.map(([name, value, note]) => make('div', {}, make('dt', {}, name), make('dd', {}, value), make('dd', {}, note))));
@@ -286,12 +293,12 @@ if (ruleForm) {
   ruleForm.addEventListener('input', () => { clearTimeout(pause); pause = setTimeout(tryOut, 500); });
   $('[data-rule-try]', ruleForm).addEventListener('click', tryOut);
   $('[data-rule-copy]', ruleForm).addEventListener('click', () => copy(text()));
-  for (const button of $$('[data-write]')) {
+  for (const button of $$('[data-write]', ruleForm.closest('section'))) {
     button.addEventListener('click', async () => {
       await loaded;
       if (button.dataset.write === 'toml') fields.toml.value = whole();
       $$('[data-part]', ruleForm).forEach(part => { part.hidden = part.dataset.part !== button.dataset.write; });
-      $$('[data-write]').forEach(other => other.setAttribute('aria-pressed', String(other === button)));
+      $$('[data-write]', ruleForm.closest('section')).forEach(other => other.setAttribute('aria-pressed', String(other === button)));
       for (const field of [fields.id, fields.reason]) field.disabled = button.dataset.write === 'toml';
     });
   }
@@ -300,20 +307,22 @@ if (ruleForm) {
     submitting(ruleForm, async () => {
       await loaded;
       await call('POST', `/api/unknown/${encodeURIComponent(ruleForm.dataset.rule)}/rule`, { name: pack(), toml: text() });
-      location.assign('/unknown');
+      leave('/unknown');
     });
   });
   tryOut();
-}
+};
+offerRule();
+document.addEventListener('refreshed', offerRule);
 
 // First start.
-const refreshStart = () => { location.reload(); };
-$('[data-start-key]')?.addEventListener('submit', event => {
+document.addEventListener('submit', event => {
+  const form = event.target.closest('[data-start-key]');
+  if (!form) return;
   event.preventDefault();
-  const form = event.target;
   submitting(form, async () => {
     await call('POST', `/api/providers/${encodeURIComponent(form.dataset.startKey)}/keys`, { key: $('#start-key').value.trim() });
-    await refreshStart();
+    leave();
   });
 });
 document.addEventListener('click', event => {

@@ -113,7 +113,7 @@ document.addEventListener('click', async event => {
   if ('close' in dataset) button.closest('dialog').close();
   if ('hide' in dataset) button.closest('.notice').hidden = true;
   if ('find' in dataset) find();
-  if ('reload' in dataset) location.reload();
+  if ('reload' in dataset) leave();
   if (dataset.open) $(`#${dataset.open}`)?.showModal();
   if (dataset.copy) copy(dataset.copy);
   if (dataset.copyPath) copy(location.origin + dataset.copyPath);
@@ -124,7 +124,7 @@ document.addEventListener('click', async event => {
   }
   if (dataset.load) {
     const answer = await fetch(dataset.load);
-    if (answer.redirected) { location.assign(answer.url); return; }
+    if (answer.redirected) { leave(answer.url); return; }
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const dialog = $('#history');
     dialog.replaceChildren(...page.body.childNodes);
@@ -152,12 +152,12 @@ document.addEventListener('input', event => {
   }
 });
 
-const PLACES = { o: '/', p: '/providers', r: '/requests', u: '/unknown', e: '/explain', a: '/alerts', s: '/settings', c: '/clients' };
+const PLACES = { o: '/', p: '/providers', r: '/requests', u: '/unknown', e: '/explain', a: '/alerts', n: '/agents', f: '/fallback', b: '/combos', s: '/settings', c: '/clients' };
 let after = '';
 document.addEventListener('keydown', event => {
   const typing = event.target.closest?.('input, textarea, select, [contenteditable]');
   if (typing || event.ctrlKey || event.metaKey || $('dialog[open]')) return;
-  if (after === 'g' && PLACES[event.key]) { location.assign(PLACES[event.key]); return; }
+  if (after === 'g' && PLACES[event.key]) { leave(PLACES[event.key]); return; }
   after = event.key === 'g' ? 'g' : '';
   if (event.key === '?') { event.preventDefault(); $('#shortcuts')?.showModal(); }
   if (event.key === '/') {
@@ -214,7 +214,7 @@ const find = async () => {
   input.oninput = () => { chosen = 0; show(); };
   input.onkeydown = event => {
     if (event.key === 'ArrowDown' || event.key === 'ArrowUp') { event.preventDefault(); chosen += event.key === 'ArrowDown' ? 1 : -1; show(); }
-    if (event.key === 'Enter') { event.preventDefault(); const link = $(`#found-${chosen} a`); if (link) { dialog.close(); location.assign(link.href); } }
+    if (event.key === 'Enter') { event.preventDefault(); const link = $(`#found-${chosen} a`); if (link) { dialog.close(); leave(link.href); } }
   };
   show();
 };

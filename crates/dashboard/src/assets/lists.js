@@ -40,7 +40,7 @@ document.addEventListener('click', async event => {
         const box = $('#offer');
         const fresh = offer.models.filter(model => !values.includes(model));
         $('[data-text]', box).textContent = `${offer.models.length} models are offered, ${fresh.length} of them are not in the list.`;
-        $('ul', box).replaceChildren(...fresh.map(model => make('li', {}, make('label', { class: 'check' }, make('input', { type: 'checkbox', value: model }), make('span', { class: 'mono' }, model)))));
+        $('ul', box).replaceChildren(...fresh.map(model => make('li', {}, make('label', { class: 'check' }, make('input', { type: 'checkbox', value: model }), make('span', { class: 'mono' }, model), ...(offer.free.includes(model) ? [' ', badge('ok bare', 'check', 'Free')] : [])))));
         box.showModal();
       });
       break;

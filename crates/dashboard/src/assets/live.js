@@ -27,7 +27,7 @@ const morph = (old, next) => {
       old.insertBefore(child, place);
     }
   }
-  while (place) { const next = place.nextSibling; if (!place.dataset || !('own' in place.dataset)) place.remove(); place = next; }
+  while (place) { const next = place.nextSibling; if (!place.dataset || !('own' in place.dataset) || place.id) place.remove(); place = next; }
 };
 
 // Nothing moves under a finger: what is pressed stays where it is until it is let go.
@@ -40,20 +40,28 @@ document.addEventListener('pointerdown', () => {
   });
 }, true);
 
+// A page that is about to be left, or whose form is on its way, shows nothing new: what it would offer is gone at once.
+let leaving = false;
+let sending = 0;
+const leave = path => { leaving = true; if (path) location.assign(path); else location.reload(); };
+for (const stayed of ['pageshow', 'hashchange']) addEventListener(stayed, () => { leaving = false; });
+
 let asking = null;
 let again = false;
 /** Reads the page again. Calls that come while one is under way are answered by one more. */
 const refresh = () => {
+  if (leaving) return Promise.resolve();
   if (asking) { again = true; return asking; }
   asking = (async () => {
     do {
       again = false;
       const answer = await fetch(location.href, { headers: { accept: 'text/html' } }).catch(() => null);
       if (!answer) { stale(true); return; }
-      if (answer.redirected && new URL(answer.url).pathname === '/sign-in') { location.assign(answer.url); return; }
+      if (answer.redirected && new URL(answer.url).pathname === '/sign-in') { leave(answer.url); return; }
       if (!answer.ok) return;
       const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
       if (pressing) await pressing;
+      if (leaving || sending) return;
       for (const selector of ['#main', '.side .nav', '.side-head', '.top']) {
         const [old, next] = [$(selector), $(selector, page)];
         if (old && next) morph(old, next);
@@ -77,7 +85,7 @@ let held = false;
 let waiting;
 /** A page shows at most one change a second, and none while the list is held. */
 const soon = () => {
-  if (held || document.hidden) return;
+  if (held || sending || document.hidden) return;
   waiting ??= setTimeout(() => { waiting = undefined; refresh(); }, 700);
 };
 
@@ -113,7 +121,7 @@ const tick = () => {
 if ('live' in document.body.dataset) {
   follow();
   setInterval(tick, 1000);
-  setInterval(() => { if (!held && !document.hidden && $('#stale').hidden) refresh(); }, 15000);
+  setInterval(() => { if (!held && !sending && !document.hidden && $('#stale').hidden) refresh(); }, 15000);
   document.addEventListener('visibilitychange', () => { if (!document.hidden) refresh(); });
   if (zone && !zoneWasKnown) refresh();
 }

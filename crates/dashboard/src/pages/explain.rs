@@ -2,8 +2,9 @@
 
 use askama::Template;
 use axum::extract::{Form, Query, State};
+use backstop_store::key_errors::KeyError;
 use backstop_triage::{
-    Class, KeyAction, Next, Settings,
+    Class, Fault, KeyAction, KeyId, Next, Settings,
     explain::{Explanation, Tried},
     wire::{Failure, Report},
 };
@@ -11,8 +12,13 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Page, filters, frame::Frame, render, times, words::window_words};
-use crate::app::App;
+use super::{
+    Page, filters,
+    frame::Frame,
+    render, times,
+    words::{self, window_words},
+};
+use crate::{app::App, problem::Answer};
 
 /// A failure as a person pastes it.
 #[derive(Default, Deserialize)]
@@ -27,6 +33,11 @@ pub(super) struct Pasted {
     exit_code: String,
     signal: String,
     stderr: String,
+    fault: String,
+    /// Where the failure is kept: in the history of this key, at this moment (in milliseconds) or of this request.
+    key: String,
+    at: String,
+    request: String,
 }
 
 #[derive(Template)]
@@ -59,8 +70,26 @@ async fn page(app: &App, headers: &HeaderMap, pasted: Pasted) -> Page {
     packs.extend(app.live.catalog().packs().iter().map(|pack| pack.id.to_string()));
     packs.sort();
     packs.dedup();
-    let read = pasted.failure(app).map(|failure| reading(app, &failure));
+    let kept = kept(app, &pasted).await?;
+    let pasted = match &kept {
+        Some(failure) => Pasted { provider: pasted.provider, ..Pasted::of(failure) },
+        None => pasted,
+    };
+    let failure = kept.map(|failure| failure.to_string()).or_else(|| pasted.failure(app));
+    let read = failure.map(|failure| reading(app, &failure));
     render(&Explain { frame, pasted, packs, read }, headers)
+}
+
+/// A failure that the history of a key still holds.
+async fn kept(app: &App, pasted: &Pasted) -> Answer<Option<Value>> {
+    let Ok(key) = pasted.key.parse() else { return Ok(None) };
+    let errors = app.read(move |store| store.key_errors(KeyId(key))).await?;
+    let status = pasted.status.parse().ok();
+    let is_it = |error: &&KeyError| match pasted.at.parse::<i64>() {
+        Ok(at) => error.at.as_millisecond() == at,
+        Err(_) => error.request.as_deref() == Some(&pasted.request) && error.status == status,
+    };
+    Ok(errors.iter().find(is_it).and_then(|error| serde_json::from_str(&error.evidence).ok()))
 }
 
 /// Reads a failure and tells why it is read so.
@@ -74,13 +103,44 @@ pub(crate) fn reading(app: &App, failure: &str) -> Result<Reading, String> {
 }
 
 impl Pasted {
-    fn is_process(&self) -> bool {
-        self.kind == "process"
+    /// The fields of a failure that was written down.
+    fn of(failure: &Value) -> Self {
+        let text = |field: &Value| match field {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => field.to_string(),
+        };
+        let headers = failure["headers"].as_object().into_iter().flatten();
+        let headers = headers.map(|(name, value)| format!("{name}: {}", text(value)));
+        Self {
+            kind: text(&failure["kind"]),
+            status: text(&failure["status"]),
+            model: text(&failure["context"]["model"]),
+            headers: headers.collect::<Vec<_>>().join("\n"),
+            body: text(&failure["body"]),
+            exit_code: text(&failure["exit_code"]),
+            signal: text(&failure["signal"]),
+            stderr: text(&failure["stderr"]),
+            fault: text(&failure["transport"]),
+            ..Self::default()
+        }
+    }
+
+    /// Which of the three forms shows: `http`, `transport` or `process`.
+    fn form(&self) -> &str {
+        match self.kind.as_str() {
+            form @ ("process" | "transport") => form,
+            _ => "http",
+        }
+    }
+
+    fn faults(&self) -> [(&'static str, &'static str); 9] {
+        Fault::ALL.map(|fault| (fault.as_str(), words::fault_words(fault)))
     }
 
     /// The failure in the form of `backstop classify`; none if nothing was pasted.
     fn failure(&self, app: &App) -> Option<String> {
-        let texts = [&self.status, &self.body, &self.exit_code, &self.signal, &self.stderr];
+        let texts = [&self.status, &self.body, &self.exit_code, &self.signal, &self.stderr, &self.fault];
         if texts.into_iter().all(|text| text.trim().is_empty()) {
             return None;
         }
@@ -95,14 +155,17 @@ impl Pasted {
         if !self.model.is_empty() {
             set("context", json!({ "model": self.model }));
         }
-        if self.is_process() {
+        if self.form() == "transport" {
+            set("kind", json!("transport"));
+            set("transport", json!(self.fault));
+        } else if self.form() == "process" {
             set("kind", json!("process"));
             set("exit_code", number(&self.exit_code));
             set("signal", number(&self.signal));
             set("stderr", json!(self.stderr));
             set("body", json!(self.body));
         } else {
-            set("kind", json!("http"));
+            set("kind", json!(if self.kind == "stream" { "stream" } else { "http" }));
             set("status", number(&self.status));
             let lines = self.headers.lines().filter_map(|line| line.split_once(':'));
             let headers = lines.map(|(name, value)| (name.trim().to_lowercase(), json!(value.trim())));

@@ -33,6 +33,12 @@ pub(crate) fn dollars(micros: impl Display, _: &dyn Values) -> Result<String> {
     whole(&micros).map(times::dollars)
 }
 
+/// What a provider said, without the JSON around it.
+#[askama::filter_fn]
+pub(crate) fn said(text: impl Display, _: &dyn Values) -> Result<String> {
+    Ok(crate::actions::testing::said(&text.to_string()))
+}
+
 /// A text as a segment of a path or a value of a query.
 #[askama::filter_fn]
 pub(crate) fn segment(text: impl Display, _: &dyn Values) -> Result<Safe<String>> {

@@ -185,8 +185,7 @@ fn action_words(action: &str) -> &'static str {
 
 /// The page that explains a failure of the history.
 fn explain_link(provider: &str, error: &KeyError) -> String {
-    let status = error.status.map(|status| status.to_string()).unwrap_or_default();
-    format!("/explain?provider={}&status={status}&body={}", segment(provider), segment(&error.message))
+    format!("/explain?provider={}&key={}&at={}", segment(provider), error.key, error.at.as_millisecond())
 }
 
 async fn rows(app: &App, page: KeyPage, first: usize) -> crate::problem::Answer<Vec<Row>> {

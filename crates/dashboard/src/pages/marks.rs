@@ -8,20 +8,24 @@ use backstop_triage::Class;
 
 /// The last 24 hours of a key in half hours. Cells differ in height as well as hue.
 pub(crate) fn strip(cells: &[KeyTraffic]) -> Safe<String> {
-    const KINDS: [(&str, u32, &str); 4] = [
+    const KINDS: [(&str, u32, &str); 5] = [
         ("off", 2, "no traffic"),
+        ("rest", 7, "resting"),
         ("ok", 12, "good"),
         ("warn", 16, "some failures"),
         ("bad", 20, "mostly failures"),
     ];
-    let mut paths = [const { String::new() }; 4];
-    let mut counts = [0_u32; 4];
+    let mut paths = [const { String::new() }; 5];
+    let mut counts = [0_u32; 5];
     for (place, cell) in (0_u32..).zip(cells) {
         let kind = match (cell.succeeded, cell.failed) {
+            (0, 0) if cell.rested => 1,
             (0, 0) => 0,
-            (_, 0) => 1,
-            (succeeded, failed) if failed < succeeded => 2,
-            (_, _) => 3,
+            (_, 0) => 2,
+            (succeeded, failed) if failed < succeeded => 3,
+            // The failures that began a rest are not what the half hour was like.
+            (0, _) if cell.rested => 1,
+            (_, _) => 4,
         };
         counts[kind] += 1;
         let x = place * 36 + 13;

@@ -45,6 +45,10 @@ struct Overview {
     last: Vec<RequestRow>,
     failures: Vec<Failed>,
     classes: Vec<(backstop_triage::Class, usize, String)>,
+    /// The most attempts that one of the last requests took.
+    most_attempts: usize,
+    /// How long all but five in a hundred of the last requests waited for their first token at most.
+    slowest: Option<u64>,
 }
 
 /// A failed attempt among the last requests.
@@ -69,8 +73,23 @@ pub(super) async fn show(State(app): State<App>, headers: HeaderMap, Query(asked
     let classes = by_class(&recent);
     let frame = Frame::load(&app, &headers, "overview", "Overview").await?;
     let chart = Chart::new(&frame, &stats);
+    let most_attempts = recent.iter().map(|row| row.attempts.len()).max().unwrap_or(0);
+    let slowest = slowest(&recent);
     let last = recent.into_iter().take(6).collect();
-    render(&Overview { frame, range, status, stats, chart, lines, last, failures, classes }, &headers)
+    let page = Overview {
+        frame,
+        range,
+        status,
+        stats,
+        chart,
+        lines,
+        last,
+        failures,
+        classes,
+        most_attempts,
+        slowest,
+    };
+    render(&page, &headers)
 }
 
 impl Overview {
@@ -92,9 +111,18 @@ impl Overview {
         times::percent(total.requests - total.failed, total.requests)
     }
 
-    fn duration(&self) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+    fn attempts(&self) -> String {
         let total = self.stats.total;
-        total.duration_ms.checked_div(total.requests).map_or_else(|| "–".to_owned(), times::took)
+        match total.requests {
+            0 => "–".to_owned(),
+            requests => format!("{:.2}", total.attempts as f64 / requests as f64),
+        }
+    }
+
+    fn first_token(&self) -> String {
+        let total = self.stats.total;
+        total.first_content_ms.checked_div(total.begun).map_or_else(|| "–".to_owned(), times::took)
     }
 }
 
@@ -117,6 +145,8 @@ pub(crate) fn subject_link(subject: &str) -> String {
         }
         (Some("provider" | "providers"), Some(id), None) => format!("/providers/{}", super::segment(id)),
         (Some("unknown"), ..) => "/unknown".to_owned(),
+        (Some("seat"), Some(name), _) => format!("/agents?seat={}", super::segment(name)),
+        (Some("account"), ..) => "/agents".to_owned(),
         (Some(id), Some("keys"), Some(_)) => format!("/providers/{}/keys", super::segment(id)),
         (..) => "/".to_owned(),
     }
@@ -126,10 +156,16 @@ pub(crate) fn subject_link(subject: &str) -> String {
 pub(crate) fn subject_name(subject: &str) -> String {
     let mut parts = subject.split('/');
     match (parts.next(), parts.next(), parts.next()) {
-        (Some("provider" | "providers"), Some(id), _) => id.to_owned(),
+        (Some("provider" | "providers" | "seat" | "account"), Some(id), _) => id.to_owned(),
         (Some(word), ..) => words::sentence(word),
         (None, ..) => String::new(),
     }
+}
+
+fn slowest(recent: &[RequestRow]) -> Option<u64> {
+    let mut waits: Vec<u64> = recent.iter().filter_map(|row| row.first_content_ms).collect();
+    waits.sort_unstable();
+    waits.get(waits.len().saturating_sub(1) * 95 / 100).copied()
 }
 
 fn failed(row: &RequestRow) -> Vec<Failed> {

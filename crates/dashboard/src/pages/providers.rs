@@ -1,5 +1,7 @@
 //! Providers: the list, and the tabs of one.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use axum::extract::{Path, Query, State};
 use backstop_triage::{Timestamp, preset::PresetKind};
@@ -20,6 +22,7 @@ use crate::{
     actions::{
         circuits::{self, Circuit},
         fallbacks::{self, Leg},
+        models,
         providers::{self, ProviderView},
         stats::{self, StatsView},
     },
@@ -252,16 +255,41 @@ struct Models {
     frame: Frame,
     head: Head,
     circuits: Vec<Circuit>,
+    kind: Option<PresetKind>,
+    prices: BTreeMap<String, bool>,
 }
 
 pub(super) async fn models(State(app): State<App>, headers: HeaderMap, Path(id): Path<String>) -> Page {
     let head = Head::load(&app, &id, "models").await?;
     let circuits = circuits::list(&app, &id)?;
+    let configured = app.provider(&id)?;
+    let prices = models::prices(&app, &configured).await?;
+    let catalog = app.live.catalog();
+    let kind = configured.preset.and_then(|id| catalog.preset(&id).map(|preset| preset.kind));
     let frame = Frame::load(&app, &headers, "providers", format!("{id}: Models")).await?;
-    render(&Models { frame, head, circuits }, &headers)
+    render(&Models { frame, head, circuits, kind, prices }, &headers)
 }
 
 impl Models {
+    /// What a model costs, as far as that is known: by the provider's own list, by its name, by how the provider is
+    /// paid.
+    fn price(&self, model: &str) -> Option<Badge<'static>> {
+        const FREE: Badge<'static> = Badge::new("ok bare", "check", "Free");
+        const PAID: Badge<'static> = Badge::new("off bare", "wallet", "Paid");
+        match self.prices.get(model) {
+            Some(true) => return Some(FREE),
+            Some(false) => return Some(PAID),
+            None if model.ends_with(":free") => return Some(FREE),
+            None => {}
+        }
+        Some(match self.kind? {
+            PresetKind::Keyless | PresetKind::Local => FREE,
+            PresetKind::Free => Badge::new("ok bare", "check", "Free tier"),
+            PresetKind::Paid => PAID,
+            PresetKind::CodingPlan => Badge::new("off bare", "wallet", "In the plan"),
+        })
+    }
+
     fn circuit(&self, model: &str) -> Option<&Circuit> {
         self.circuits.iter().find(|circuit| circuit.model.as_deref() == Some(model))
     }

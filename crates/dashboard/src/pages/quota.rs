@@ -4,7 +4,7 @@ use askama::{Template, filters::Safe};
 use axum::extract::{Path, State};
 use backstop_triage::{
     Timestamp, Window,
-    quota::{QuotaSnapshot, QuotaWindow},
+    quota::{QuotaSnapshot, QuotaSource, QuotaWindow},
 };
 use http::HeaderMap;
 
@@ -16,7 +16,10 @@ use super::{
     words::{self, Badge, window_words},
 };
 use crate::{
-    actions::keys::{self, KeyFilter, KeyView},
+    actions::{
+        keys::{self, KeyFilter, KeyView},
+        quota,
+    },
     app::App,
 };
 
@@ -27,6 +30,8 @@ struct Quota {
     head: Head,
     read: Vec<Row>,
     unread: Vec<KeyView>,
+    /// Whether the provider has a usage endpoint.
+    probes: bool,
 }
 
 /// A key whose windows are known.
@@ -48,12 +53,22 @@ pub(super) async fn show(State(app): State<App>, headers: HeaderMap, Path(provid
         }
     }
     let frame = Frame::load(&app, &headers, "providers", format!("{provider}: Quota")).await?;
-    render(&Quota { frame, head, read, unread }, &headers)
+    let probes = quota::can_be_read(&app, &app.provider(&provider)?);
+    read.sort_by_key(|row| (row.snapshot.exhausted().count() > 0, row.key.state == "disabled"));
+    render(&Quota { frame, head, read, unread, probes }, &headers)
 }
 
 /// The name of a key.
 fn name(key: &KeyView) -> &str {
     if key.label.is_empty() { &key.hint } else { &key.label }
+}
+
+/// Where a reading comes from.
+fn source(snapshot: &QuotaSnapshot) -> &'static str {
+    match snapshot.source {
+        QuotaSource::Headers => "answer headers",
+        QuotaSource::Endpoint => "usage endpoint",
+    }
 }
 
 /// What a window is called.
@@ -79,17 +94,36 @@ fn used(window: &QuotaWindow) -> Option<f64> {
     Some((100.0 * used / limit).clamp(0.0, 100.0))
 }
 
-/// What is used or left, in words.
-fn amount(window: &QuotaWindow) -> String {
-    let number =
-        |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") };
-    match (used(window), window.used, window.limit, window.remaining) {
-        (Some(share), ..) if window.unit == "percent" => format!("{share:.0} %"),
-        (_, Some(used), Some(limit), _) => format!("{} of {} {}", number(used), number(limit), window.unit),
-        (.., Some(remaining)) => format!("{} {} left", number(remaining), window.unit),
-        (Some(share), ..) => format!("{share:.0} %"),
-        (None, ..) => "not known".to_owned(),
+/// The share that is used, in words.
+fn share(window: &QuotaWindow) -> String {
+    match (used(window), window.remaining) {
+        (Some(share), _) => format!("{share:.0} %"),
+        (None, Some(remaining)) => format!("{} {}", short(remaining), window.unit),
+        (None, None) => "not known".to_owned(),
     }
+}
+
+/// What is used or left, in words; empty if the share says all.
+fn amount(window: &QuotaWindow) -> String {
+    if window.unit == "percent" {
+        return String::new();
+    }
+    match (window.used.or_else(|| Some(window.limit? - window.remaining?)), window.limit, window.remaining) {
+        (Some(used), Some(limit), _) => format!("{} of {} {}", short(used), short(limit), window.unit),
+        (.., Some(_)) => "left".to_owned(),
+        (..) => String::new(),
+    }
+}
+
+/// A number without more digits than people read: `336 k`, `9 M`, `18.4`.
+fn short(value: f64) -> String {
+    let (value, unit) = match value.abs() {
+        1e6.. => (value / 1e6, " M"),
+        1e4.. => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    let text = format!("{value:.2}");
+    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// The share of the window's time that has passed, 0 to 100.
@@ -166,6 +200,7 @@ mod tests {
         };
         assert_eq!(passed(&window, now), Some(50.0));
         assert_eq!(expected(&window, now), Some(120.0));
-        assert_eq!(amount(&window), "60 %");
+        assert_eq!((share(&window), amount(&window)), ("60 %".to_owned(), String::new()));
+        assert_eq!([336_000.0, 9e6, 18.4, 5.0].map(short), ["336 k", "9 M", "18.4", "5"]);
     }
 }

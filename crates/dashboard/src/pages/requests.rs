@@ -327,16 +327,28 @@ fn suffered(class: Class) -> &'static str {
     }
 }
 
-/// The page that explains a failed attempt.
-pub(crate) fn explain_link(attempt: &AttemptRow) -> String {
+/// The page that explains a failed attempt: from the history of its key, or from its words if they are all that is
+/// left.
+pub(crate) fn explain_link(request: &str, attempt: &AttemptRow) -> String {
     let status = attempt.status.map(|status| status.to_string()).unwrap_or_default();
     let message = attempt.failure.as_ref().map(|failure| failure.message.as_str()).unwrap_or_default();
     format!(
-        "/explain?provider={}&status={status}&model={}&body={}",
+        "/explain?provider={}&key={}&request={}&status={status}&model={}&body={}",
         segment(&attempt.provider),
+        attempt.key,
+        segment(request),
         segment(&attempt.model),
         segment(message)
     )
+}
+
+/// What the client asked for, as `provider/model`.
+pub(crate) fn asked_for(row: &RequestRow) -> String {
+    match &row.model {
+        None => row.provider.clone(),
+        Some(model) if model.split('/').next() == Some(row.provider.as_str()) => model.clone(),
+        Some(model) => format!("{}/{model}", row.provider),
+    }
 }
 
 fn ended(row: &RequestRow) -> Timestamp {

@@ -26,6 +26,8 @@ pub(crate) struct Field {
     pub(crate) value: Value,
     pub(crate) default: Value,
     pub(crate) changed: bool,
+    /// Whether the configuration file sets it.
+    pub(crate) from_file: bool,
 }
 
 /// Settings that belong together.
@@ -72,6 +74,7 @@ pub(crate) async fn own_fields(app: &App, provider: &ProviderView) -> Answer<Vec
         let view = views.iter().find(|view| view.name == known.name)?;
         let mut field = field(known, view);
         field.default = view.value.clone();
+        field.from_file = false;
         field.changed = own.is_some_and(|own| own.contains_key(known.name));
         field.value = in_force.get(known.name).cloned().unwrap_or(Value::Null);
         Some(field)
@@ -126,6 +129,7 @@ fn field(known: &Known, view: &SettingView) -> Field {
         value: view.value.clone(),
         default: view.default.clone(),
         changed: view.changed,
+        from_file: view.from_file,
     }
 }
 

@@ -30,6 +30,11 @@ impl Frame {
         (at.date() != now.date()).then(|| at.strftime("%a %-d %b").to_string())
     }
 
+    /// The day as fields of forms write it: `2026-03-12`.
+    pub(crate) fn date(&self, at: &Timestamp) -> String {
+        at.to_zoned_datetime(self.zone.clone()).strftime("%Y-%m-%d").to_string()
+    }
+
     /// Day, month, year and clock time.
     pub(crate) fn full(&self, at: &Timestamp) -> String {
         at.to_zoned_datetime(self.zone.clone()).strftime("%a %-d %b %Y, %H:%M:%S").to_string()
@@ -93,13 +98,14 @@ pub(crate) fn countdown(seconds: i64) -> String {
     }
 }
 
-/// `640 ms`, `1.8 s`, `2 min 5 s`.
+/// `640 ms`, `1.8 s`, `2 min 5 s`, `7 h 3 min`.
 pub(crate) fn took(ms: u64) -> String {
     match ms {
         0..=999 => format!("{ms} ms"),
         1000..=119_999 if ms % 1000 < 100 => format!("{} s", ms / 1000),
         1000..=119_999 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
-        _ => format!("{} min {} s", ms / 60_000, ms / 1000 % 60),
+        120_000..=7_199_999 => format!("{} min {} s", ms / 60_000, ms / 1000 % 60),
+        _ => format!("{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
     }
 }
 
@@ -149,7 +155,7 @@ mod tests {
             ["0", "17,180", "1,000,000"],
             [0, 17_180, 1_000_000].map(grouped).each_ref().map(String::as_str)
         );
-        assert_eq!([640, 1812, 125_000].map(took), ["640 ms", "1.8 s", "2 min 5 s"]);
+        assert_eq!([640, 1812, 125_000, 25_374_000].map(took), ["640 ms", "1.8 s", "2 min 5 s", "7 h 2 min"]);
         assert_eq!([59, 2500, 4600, 324_000].map(countdown), ["00:59", "41:40", "1:16:40", "3 d 18 h"]);
         assert_eq!([0, 18_400, 41_270_000].map(dollars), ["$ 0.00", "$ 0.0184", "$ 41.27"]);
         assert_eq!(percent(9999, 10_000), "99.9");

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 
 use askama::filters::Safe;
 use backstop_store::keys::KeyTest;
-use backstop_triage::Class;
+use backstop_triage::{Class, Fault};
 
 use super::times::took;
 use crate::{actions::keys::KeyView, assets};
@@ -84,6 +84,21 @@ pub(crate) fn class_words(class: Class) -> &'static str {
         Class::ContextOverflow => "The request is too long for the model",
         Class::ModelError => "The model is not available",
         Class::Unknown => "No rule knows this failure",
+    }
+}
+
+/// How a connection failed, as a sentence.
+pub(crate) fn fault_words(fault: Fault) -> &'static str {
+    match fault {
+        Fault::ConnectRefused => "Nothing listens there",
+        Fault::Dns => "The name does not resolve",
+        Fault::Tls => "The TLS handshake failed",
+        Fault::ConnectionReset => "Reset, or closed without an answer",
+        Fault::BrokenPipe => "Closed while sending",
+        Fault::ConnectTimeout => "No connection in time",
+        Fault::ReadTimeout => "No answer in time",
+        Fault::IdleTimeout => "The stream fell silent",
+        Fault::IncompleteBody => "The body broke off",
     }
 }
 

@@ -80,7 +80,7 @@ async fn settings_have_defaults_kinds_and_ranges() {
     };
     assert_eq!(
         find("patience_s"),
-        json!({ "name": "patience_s", "value": 5, "default": 0, "changed": true })
+        json!({ "name": "patience_s", "value": 5, "default": 0, "changed": true, "from_file": false })
     );
     assert_eq!(find("max_attempts")["changed"], false);
     for wrong in [

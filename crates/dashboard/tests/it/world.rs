@@ -164,6 +164,10 @@ impl Live for Fake {
         &self.store
     }
 
+    fn settings(&self) -> Arc<Settings> {
+        Arc::default()
+    }
+
     fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog)
     }

@@ -135,6 +135,7 @@ fn the_last_fifty_errors_of_a_key_are_kept() {
         basis: "status".into(),
         action: "rest".into(),
         message: "é".repeat(400),
+        evidence: r#"{"status":429}"#.into(),
     };
     for number in 0..130 {
         store.record_error(error(1, number));
@@ -146,6 +147,9 @@ fn the_last_fifty_errors_of_a_key_are_kept() {
     assert_eq!(errors[0].at, at(129));
     assert_eq!(errors[49].at, at(80));
     assert_eq!(errors[0].message.len(), 512);
+    assert_eq!(serde_json::to_value(&errors[0]).expect("JSON")["evidence"]["status"], 429);
+    let newest = store.newest_key_errors(2).expect("readable");
+    assert_eq!(newest.iter().map(|error| error.key.0).collect::<Vec<_>>(), [2, 1]);
 }
 
 #[test]

@@ -112,6 +112,16 @@ impl Provider {
         self.keys.iter().map(|key| self.status(key, now)).collect()
     }
 
+    /// The keys that rest, for themselves or with their account.
+    pub(super) fn resting(&self, now: Timestamp) -> impl Iterator<Item = KeyId> {
+        let rests = move |gate: &Gate| matches!(gate.phase(now), Phase::Resting(_));
+        let is_resting = move |key: &&Key| {
+            let account = key.account.as_ref().and_then(|account| self.accounts.get(account));
+            rests(&key.gate) || account.is_some_and(|account| rests(&account.gate))
+        };
+        self.keys.iter().filter(is_resting).map(|key| key.id)
+    }
+
     fn status(&self, key: &Key, now: Timestamp) -> KeyStatus {
         let account = key.account.as_ref().and_then(|account| self.accounts.get(account));
         let gate = match account {

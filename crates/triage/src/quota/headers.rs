@@ -8,7 +8,7 @@
 use serde::Deserialize;
 
 use crate::{
-    ModelId, QuotaSnapshot, QuotaWindow, Timestamp, Window,
+    ModelId, QuotaSnapshot, QuotaSource, QuotaWindow, Timestamp, Window,
     probe::{Pointers, window_of_length},
     reset::{self, Frame, Stated},
 };
@@ -73,7 +73,12 @@ impl QuotaHeaders {
     ) -> Option<QuotaSnapshot> {
         let answer = Answer { header: &header, model, now };
         let windows: Vec<_> = self.0.iter().flat_map(|window| window.read(&answer)).collect();
-        (!windows.is_empty()).then_some(QuotaSnapshot { taken_at: now, plan: None, windows })
+        (!windows.is_empty()).then_some(QuotaSnapshot {
+            taken_at: now,
+            source: QuotaSource::Headers,
+            plan: None,
+            windows,
+        })
     }
 }
 

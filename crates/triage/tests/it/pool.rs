@@ -2,7 +2,7 @@
 
 use backstop_triage::{
     Class::{self, *},
-    KeyId, ModelId, ProviderId, QuotaSnapshot, QuotaWindow, Scope, Settings, Timestamp, Verdict, Window,
+    KeyId, ModelId, ProviderId, QuotaSnapshot, QuotaSource, QuotaWindow, Scope, Settings, Timestamp, Verdict, Window,
     cascade::{Action, Attempt, Outcome, Progress},
     pool::{
         Change, Deed, KeyState, Notice, Permit, ProbeKind, ProbeResult, Probes, SavedState, Subject, Wish,
@@ -56,7 +56,7 @@ fn window(window: Window, exhausted: bool, resets_in: Option<u64>, now: Timestam
 }
 
 fn snapshot(now: Timestamp, windows: Vec<QuotaWindow>) -> QuotaSnapshot {
-    QuotaSnapshot { taken_at: now, plan: None, windows }
+    QuotaSnapshot { taken_at: now, source: QuotaSource::Endpoint, plan: None, windows }
 }
 
 const HOUR: u64 = 3600;
