@@ -1,7 +1,10 @@
 //! Connection tests through the API.
 
 use backstop_gateway::QuotaTold;
-use backstop_triage::{Fault, Timestamp, quota::{QuotaSnapshot, QuotaSource}};
+use backstop_triage::{
+    Fault, Timestamp,
+    quota::{QuotaSnapshot, QuotaSource},
+};
 use http_body_util::BodyExt as _;
 use serde_json::json;
 
@@ -132,8 +135,12 @@ async fn a_person_may_ask_how_full_a_key_is() {
     *world.live.usage.lock() = QuotaTold::Refused;
     assert_eq!(world.ask("POST", path, None).await.1["code"], "refused");
     assert_eq!(world.done("GET", "/api/providers/alpha/keys/1", None).await["state"], "active");
-    let snapshot =
-        QuotaSnapshot { taken_at: Timestamp::now(), source: QuotaSource::Endpoint, plan: Some("pro".into()), windows: Vec::new() };
+    let snapshot = QuotaSnapshot {
+        taken_at: Timestamp::now(),
+        source: QuotaSource::Endpoint,
+        plan: Some("pro".into()),
+        windows: Vec::new(),
+    };
     *world.live.usage.lock() = QuotaTold::Windows(snapshot);
     assert_eq!(world.done("POST", path, None).await["quota"]["plan"], "pro");
     assert_eq!(world.done("GET", "/api/audit?limit=1", None).await["items"][0]["action"], "keys.quota");

@@ -2,7 +2,8 @@
 
 use backstop_triage::{
     Class::{self, *},
-    KeyId, ModelId, ProviderId, QuotaSnapshot, QuotaSource, QuotaWindow, Scope, Settings, Timestamp, Verdict, Window,
+    KeyId, ModelId, ProviderId, QuotaSnapshot, QuotaSource, QuotaWindow, Scope, Settings, Timestamp, Verdict,
+    Window,
     cascade::{Action, Attempt, Outcome, Progress},
     pool::{
         Change, Deed, KeyState, Notice, Permit, ProbeKind, ProbeResult, Probes, SavedState, Subject, Wish,

@@ -1,8 +1,8 @@
 //! Traps that cost other gateways their keys or their clients' patience: what is done, not how it is read.
 
 use backstop_triage::{
-    Class::*, HealSource, Heals, KeyId, QuotaSnapshot, QuotaSource, QuotaWindow, Scope, SignedDuration, Timestamp, Window,
-    cascade::Attempt,
+    Class::*, HealSource, Heals, KeyId, QuotaSnapshot, QuotaSource, QuotaWindow, Scope, SignedDuration,
+    Timestamp, Window, cascade::Attempt,
 };
 use expect_test::expect;
 
@@ -117,7 +117,8 @@ fn a_snapshot_whose_reset_has_passed_says_nothing() {
         exhausted: true,
         gates: true,
     };
-    let saved = QuotaSnapshot { taken_at: world.now, source: QuotaSource::Endpoint, plan: None, windows: vec![row] };
+    let saved =
+        QuotaSnapshot { taken_at: world.now, source: QuotaSource::Endpoint, plan: None, windows: vec![row] };
     world.pool.record_quota(&"p".into(), KeyId(1), &saved, world.now);
     world.pass(60);
     world.ask(|_| fail(QuotaExhausted, Scope::Key).window(Window::FiveHours));
