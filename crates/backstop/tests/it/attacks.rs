@@ -83,19 +83,7 @@ async fn no_request_is_smuggled_past_the_one_that_carries_it() {
     let mut asked = Vec::new();
     for (name, case) in SMUGGLING {
         for (target, path, credentials, hidden) in targets {
-            let hidden = format!(
-                "{hidden} HTTP/1.1\r\nhost: {}\r\n{credentials}\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}",
-                served.address()
-            );
-            let case = case
-                .replace("{LENGTH}", &(5 + hidden.len()).to_string())
-                .replace("{CHUNK}", &format!("{:x}\r\n{hidden}\r\n", hidden.len()))
-                .replace("{LONG}", &"x".repeat(64 * 1024))
-                .replace("{HIDDEN}", &hidden);
-            let request = format!(
-                "POST {path} HTTP/1.1\r\nhost: {}\r\n{credentials}\r\ncontent-type: application/json\r\n{case}",
-                served.address()
-            );
+            let request = attack(&served, case, (path, credentials, hidden));
             let address = served.address().to_owned();
             asked.push((
                 name,
@@ -115,11 +103,7 @@ async fn no_request_is_smuggled_past_the_one_that_carries_it() {
         }
         table.push('\n');
     }
-    for call in upstream.log() {
-        assert!(!call.path.contains("hidden"), "{}", call.path);
-        let odd = call.headers.iter().any(|(name, value)| name == "host" && value.contains("evil"));
-        assert!(!odd, "{:?}", call.headers);
-    }
+    saw_nothing_hidden(&upstream);
     assert_eq!(served.admin("GET", "/api/providers/spare", None).await.0, 200, "it was removed");
     expect![[r#"
         CL.TE: proxy 200 admin 204
@@ -153,6 +137,30 @@ async fn no_request_is_smuggled_past_the_one_that_carries_it() {
         a length behind the body: proxy 200 admin 204
     "#]]
     .assert_eq(&table);
+}
+
+/// The bytes of a case: where it goes, whose credentials it carries, and the method and path of the hidden request.
+fn attack(served: &Served, case: &str, (path, credentials, hidden): (&str, &str, &str)) -> String {
+    let host = served.address();
+    let hidden = format!(
+        "{hidden} HTTP/1.1\r\nhost: {host}\r\n{credentials}\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
+    );
+    let case = case
+        .replace("{LENGTH}", &(5 + hidden.len()).to_string())
+        .replace("{CHUNK}", &format!("{:x}\r\n{hidden}\r\n", hidden.len()))
+        .replace("{LONG}", &"x".repeat(64 * 1024))
+        .replace("{HIDDEN}", &hidden);
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: {host}\r\n{credentials}\r\ncontent-type: application/json\r\n{case}"
+    )
+}
+
+fn saw_nothing_hidden(upstream: &Faultd) {
+    for call in upstream.log() {
+        assert!(!call.path.contains("hidden"), "{}", call.path);
+        let odd = call.headers.iter().any(|(name, value)| name == "host" && value.contains("evil"));
+        assert!(!odd, "{:?}", call.headers);
+    }
 }
 
 /// What names somebody else, or nobody: a name, and everything up to the empty line.
