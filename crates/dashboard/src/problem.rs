@@ -159,7 +159,7 @@ impl From<StoreError> for Problem {
                 Self::new(StatusCode::PRECONDITION_FAILED, "changed", "Changed meanwhile", detail)
             }
             StoreError::Locked(_) => Self::conflict("locked", detail),
-            StoreError::BadCursor => Self::malformed(detail),
+            StoreError::KeyInForce | StoreError::BadCursor => Self::malformed(detail),
             StoreError::Unreadable(_) | StoreError::Database(_) => {
                 tracing::error!(error = detail, "the store refused an operation");
                 Self::broken("the store refused the operation; the log says why")

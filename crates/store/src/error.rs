@@ -86,6 +86,9 @@ pub enum StoreError {
     /// Secrets cannot be sealed or opened, because the key file is not the one that sealed the others.
     #[error("secrets are locked: {0}")]
     Locked(String),
+    /// The file that a new key was to come from is the one with the key in force.
+    #[error("this file holds the key in force; write the new one into another file and name that")]
+    KeyInForce,
     /// A cursor that no page returned.
     #[error("the cursor is not one that a page returned")]
     BadCursor,

@@ -125,16 +125,33 @@ impl Folder {
     /// Makes the folder's own key, in the place of one that may be there.
     pub(crate) fn make_key(&self) -> Result<Opener, OpenError> {
         let path = self.key_file(&KeySource::Folder);
-        let key: KeyBytes = Zeroizing::new(rand::random());
-        match write_key(&path, &key) {
-            Ok(()) => Ok(Opener::Key(key)),
-            Err(error) => Err(OpenError::KeyFile { path, detail: error.to_string() }),
-        }
+        let fault = |error: io::Error| OpenError::KeyFile { path: path.clone(), detail: error.to_string() };
+        self.write_new_key().and_then(|_| self.place_new_key()).map_err(fault)?;
+        self.opener(&KeySource::Folder)
     }
 
-    /// Puts a key in the place of the folder's own.
-    pub(crate) fn replace_key(&self, key: &KeyBytes) -> io::Result<()> {
-        write_key(&self.key_file(&KeySource::Folder), key)
+    /// Makes a key beside the folder's own, on the disk when this returns; where it lies.
+    pub(crate) fn write_new_key(&self) -> io::Result<PathBuf> {
+        let beside = self.path.join(NEW_KEY);
+        let key: KeyBytes = Zeroizing::new(rand::random());
+        let text = Zeroizing::new(key.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        let mut file = private().create(true).write(true).truncate(true).open(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        Ok(beside)
+    }
+
+    /// Puts the new key in the place of the folder's own; a crash leaves the old one or the new one.
+    pub(crate) fn place_new_key(&self) -> io::Result<()> {
+        fs::rename(self.path.join(NEW_KEY), self.key_file(&KeySource::Folder))?;
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Whether a file is the one with the folder's own key, by whatever path.
+    pub(crate) fn is_own_key(&self, file: &Path) -> bool {
+        let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+        let own = identity(&self.key_file(&KeySource::Folder));
+        own.is_some() && own == identity(file)
     }
 
     /// Removes the folder's own key, if there is one.
@@ -196,16 +213,6 @@ fn parse_key(text: &str) -> Option<KeyBytes> {
     Some(key)
 }
 
-/// Writes beside, syncs, and renames, so that a crash leaves the old key or the new one and never half of one.
-fn write_key(path: &Path, key: &KeyBytes) -> io::Result<()> {
-    let text = Zeroizing::new(key.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-    let beside = path.with_extension("key.new");
-    let mut file = private().create(true).write(true).truncate(true).open(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-}
-
 const SHORTEST_PASSPHRASE: usize = 12;
+const NEW_KEY: &str = "master.key.new";
 const DATABASE: &str = "backstop.db";

@@ -20,6 +20,7 @@ use crate::{
     requests::RequestRow,
     traffic::Sums,
     unknown::{Sighting, UnknownFailure},
+    writer,
 };
 
 /// The state of the store itself.
@@ -194,6 +195,25 @@ impl Queue {
         &self,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Pending<T> {
+        self.enqueue(|connection| transact(connection, write))
+    }
+
+    /// Queues an operation that is on the disk, and not only in the log, when it is answered.
+    pub(crate) fn durable_operation<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Pending<T> {
+        self.enqueue(|connection| {
+            let result = transact(connection, write)?;
+            writer::sync(connection)?;
+            Ok(result)
+        })
+    }
+
+    fn enqueue<T: Send + 'static>(
+        &self,
+        carry_out: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Pending<T> {
         let (sender, pending) = Pending::new();
         let mut waiting = self.waiting.lock();
         let refusal = if waiting.closing {
@@ -209,7 +229,7 @@ impl Queue {
         }
         waiting.operations.push_back(Box::new(move |connection| {
             let result = match connection {
-                Ok(connection) => transact(connection, write),
+                Ok(connection) => carry_out(connection),
                 Err(reason) => Err(StoreError::Failing(reason.to_owned())),
             };
             let fault = match &result {

@@ -136,40 +136,13 @@ impl Store {
     /// Wraps the data key anew: with a new key file in the data folder, or with what another source holds. Secrets
     /// stay as they are sealed; what opened them before opens nothing any more.
     ///
-    /// The database holds both wrappings until the file is in its place, so that no crash locks anything.
+    /// The old key goes only when the new wrapping is on the disk and its source, read again, opens it; until then
+    /// the database holds both wrappings, so that no crash locks anything.
     pub fn rekey(&self, to: &KeySource) -> Pending<()> {
-        let folder = self.inner.folder.clone();
-        let opener = match to {
-            KeySource::Folder => Ok(Opener::Key(Zeroizing::new(rand::random()))),
-            KeySource::File(_) | KeySource::Passphrase(_) => folder.opener(to),
-        };
-        let vault = self.vault().clone();
-        let added = self.write(move |transaction| {
-            let opener = opener.map_err(|error| StoreError::Locked(error.to_string()))?;
-            let keys = vault.keys.read();
-            let keys = keys.as_ref().map_err(|reason| StoreError::Locked(reason.clone()))?;
-            let number: i64 = transaction.query_row(NEXT, [], |row| row.get(0))?;
-            let now = millis(jiff::Timestamp::now());
-            transaction.execute(SAVE, params![number, opener.wrap(&keys.data), now])?;
-            Ok((number, opener))
-        });
         let (sender, pending) = Pending::new();
-        let store = self.clone();
-        let is_own = *to == KeySource::Folder;
-        let finish = move || -> Result<(), StoreError> {
-            let (number, opener) = added.wait()?;
-            let placed = match &opener {
-                Opener::Key(key) if is_own => folder.replace_key(key),
-                Opener::Key(_) | Opener::Passphrase(_) => folder.remove_key(),
-            };
-            placed.map_err(|error| StoreError::Failing(error.to_string()))?;
-            store
-                .write(move |transaction| {
-                    transaction.execute(FORGET, [number])?;
-                    Ok(())
-                })
-                .wait()
-        };
+        let (store, to) = (self.clone(), to.clone());
+        let new = self.new_key(&to);
+        let finish = move || new.and_then(|(source, opener)| store.change_key(&to, &source, opener));
         let spawned =
             std::thread::Builder::new().name("rekey".into()).spawn(move || drop(sender.send(finish())));
         if let Err(error) = spawned {
@@ -177,6 +150,75 @@ impl Store {
         }
         pending
     }
+
+    /// Reads the new key, or makes one beside the folder's own; with it, where it lies.
+    fn new_key(&self, to: &KeySource) -> Result<(KeySource, Opener), StoreError> {
+        let folder = &self.inner.folder;
+        let source = match to {
+            KeySource::Folder => KeySource::File(folder.write_new_key().map_err(failing)?),
+            KeySource::File(file) | KeySource::Passphrase(file) if folder.is_own_key(file) => {
+                return Err(StoreError::KeyInForce);
+            }
+            KeySource::File(_) | KeySource::Passphrase(_) => to.clone(),
+        };
+        let opener = folder.opener(&source).map_err(|error| StoreError::Locked(error.to_string()))?;
+        Ok((source, opener))
+    }
+
+    fn change_key(&self, to: &KeySource, source: &KeySource, opener: Opener) -> Result<(), StoreError> {
+        let folder = &self.inner.folder;
+        let number = self.add_wrapping(opener).wait()?;
+        if let Err(reason) = self.open_again(source, number) {
+            self.remove_wrappings(TAKE_BACK, number).wait()?;
+            return Err(reason);
+        }
+        match to {
+            KeySource::Folder => {
+                folder.place_new_key().map_err(failing)?;
+                self.remove_wrappings(FORGET, number).wait()
+            }
+            KeySource::File(_) | KeySource::Passphrase(_) => {
+                self.remove_wrappings(FORGET, number).wait()?;
+                folder.remove_key().map_err(failing)
+            }
+        }
+    }
+
+    /// Adds a wrapping beside those that are there; on the disk when its number is told.
+    fn add_wrapping(&self, opener: Opener) -> Pending<i64> {
+        let vault = self.vault().clone();
+        self.inner.queue.durable_operation(move |transaction| {
+            let keys = vault.keys.read();
+            let keys = keys.as_ref().map_err(|reason| StoreError::Locked(reason.clone()))?;
+            let number: i64 = transaction.query_row(NEXT, [], |row| row.get(0))?;
+            let now = millis(jiff::Timestamp::now());
+            transaction.execute(SAVE, params![number, opener.wrap(&keys.data), now])?;
+            Ok(number)
+        })
+    }
+
+    /// Opens a wrapping as the next start will: from the file, with what the source holds.
+    fn open_again(&self, source: &KeySource, number: i64) -> Result<(), StoreError> {
+        let opener =
+            self.inner.folder.opener(source).map_err(|error| StoreError::Locked(error.to_string()))?;
+        let wrapped: Vec<u8> =
+            self.read(|connection| Ok(connection.query_row(WRAPPED, [number], |row| row.get(0))?))?;
+        let keys = self.vault().keys.read();
+        let keys = keys.as_ref().map_err(|reason| StoreError::Locked(reason.clone()))?;
+        let is_whole = opener.unwrap(&wrapped).is_some_and(|data| data == keys.data);
+        if is_whole { Ok(()) } else { Err(StoreError::Locked(FICKLE.to_owned())) }
+    }
+
+    fn remove_wrappings(&self, which: &'static str, number: i64) -> Pending<()> {
+        self.write(move |transaction| {
+            transaction.execute(which, [number])?;
+            Ok(())
+        })
+    }
+}
+
+fn failing(error: std::io::Error) -> StoreError {
+    StoreError::Failing(error.to_string())
 }
 
 /// Where a sealed value belongs; part of what authenticates it.
@@ -272,4 +314,8 @@ const FOREIGN: &str = "the key file or passphrase is not the one that sealed the
 const WRAP: &str = "vault|data key";
 const SAVE: &str = "INSERT INTO vault (id, wrapped, created_at) VALUES (?1, ?2, ?3)";
 const NEXT: &str = "SELECT MAX(id) + 1 FROM vault";
+const WRAPPED: &str = "SELECT wrapped FROM vault WHERE id = ?1";
+const TAKE_BACK: &str = "DELETE FROM vault WHERE id = ?1";
+const FICKLE: &str =
+    "the new key, read a second time, does not open what it sealed; name a file that stays as it is";
 const FORGET: &str = "DELETE FROM vault WHERE id < ?1";

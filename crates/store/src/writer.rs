@@ -393,7 +393,8 @@ fn write_history(connection: &mut Connection, history: &History) -> rusqlite::Re
     transaction.commit()
 }
 
-fn sync(connection: &Connection) -> rusqlite::Result<()> {
+/// Takes every commit so far to the disk.
+pub(crate) fn sync(connection: &Connection) -> rusqlite::Result<()> {
     // The database skips a write that changes nothing, and with it the synchronisation: the header's free number counts.
     let count: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     connection.pragma_update(None, "synchronous", "FULL")?;

@@ -107,8 +107,10 @@ fn the_sealed_keys_get_another_key() {
         format!("{} {text}", told.status.code().unwrap_or(-1))
     };
     let in_force: &[(&str, &str)] = &[("BACKSTOP_PASSPHRASE_FILE", &phrase)];
+    let own = format!("{data}/master.key");
     let told = [
         rekey(&[], &[]),
+        rekey(&["--key-file", &own], &[]),
         rekey(&["--passphrase-file", &phrase], &[]),
         rekey(&[], &[]),
         rekey(&[], in_force),
@@ -120,6 +122,7 @@ fn the_sealed_keys_get_another_key() {
         told.concat().as_bytes(),
         &expect![[r#"
         0 done; the data folder has a new key file
+        1 backstop: the old key stays in force: this file holds the key in force; write the new one into another file and name that
         0 done; name the passphrase before the next start: [server] passphrase_file = "PHRASE"
         1 backstop: the sealed keys cannot be opened, so they cannot get a new key: cannot use the key file DATA/master.key: it is missing; restore it from a backup, or give it mode 0600 and this user as owner
         1 backstop: the key comes from outside the data folder: write a new one into another file and name it by --key-file or --passphrase-file

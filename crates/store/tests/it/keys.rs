@@ -145,6 +145,54 @@ fn rekeying_changes_the_key_file_and_nothing_else() {
 }
 
 #[test]
+fn the_key_in_force_is_no_new_key_by_whatever_path_it_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let store = Store::open(&data).expect("opens");
+    let _added = store.add_keys(&provider(), vec![key("a", "sk-one")]).wait().expect("added");
+    let (own, link) = (data.join("master.key"), folder.path().join("link"));
+    std::os::unix::fs::symlink(&own, &link).expect("linked");
+    let around = data.join("../data/./master.key");
+    for file in [own.clone(), link, around] {
+        for source in [KeySource::File(file.clone()), KeySource::Passphrase(file)] {
+            assert!(matches!(store.rekey(&source).wait(), Err(StoreError::KeyInForce)), "{source:?}");
+        }
+    }
+    drop(store);
+    let store = Store::open(&data).expect("opens");
+    assert_eq!(store.stats().locked, None);
+    assert!(store.key_secrets(&provider()).expect("readable")[&KeyId(1)].is_ok());
+}
+
+#[test]
+fn a_new_key_that_cannot_be_read_again_leaves_the_old_one_in_force() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let store = Store::open(&data).expect("opens");
+    let _added = store.add_keys(&provider(), vec![key("a", "sk-one")]).wait().expect("added");
+    // What a shell gives for the output of a command, which another reader would get otherwise.
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("runs").success());
+    let writer = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::write(pipe, "ab".repeat(32)).expect("written")
+    });
+    let rekeyed = store.rekey(&KeySource::File(pipe.clone()));
+    writer.join().expect("written");
+    std::fs::write(&pipe, "cd".repeat(32)).expect("written");
+    let Err(StoreError::Locked(reason)) = rekeyed.wait() else { panic!("it was taken") };
+    assert!(reason.contains("does not open what it sealed"), "{reason}");
+    drop(store);
+    let store = Store::open(&data).expect("opens");
+    assert_eq!(store.stats().locked, None);
+    drop(store);
+    let of_pipe = folder.path().join("key");
+    std::fs::write(&of_pipe, "ab".repeat(32)).expect("written");
+    let store = Store::open_with(&data, &KeySource::File(of_pipe)).expect("opens");
+    assert!(store.stats().locked.is_some(), "a key that was refused opens nothing");
+}
+
+#[test]
 fn the_key_can_come_from_elsewhere() {
     let folder = tempfile::tempdir().expect("a folder");
     let credential = folder.path().join("credential");
