@@ -37,6 +37,7 @@ mod rows;
 mod secret;
 mod sequence;
 pub mod sessions;
+pub mod spend;
 pub mod traffic;
 pub mod unknown;
 mod vault;

@@ -59,6 +59,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005_people.sql"),
     include_str!("migrations/0006_safe_mode.sql"),
     include_str!("migrations/0007_evidence.sql"),
+    include_str!("migrations/0008_spend.sql"),
 ];
 
 #[cfg(test)]

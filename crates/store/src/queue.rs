@@ -38,6 +38,8 @@ pub struct Stats {
     pub dropped_key_errors: u64,
     /// Unknown failures that were never written.
     pub dropped_unknown: u64,
+    /// Writes that failed, since the start.
+    pub failed_writes: u64,
     /// Times that a lost or damaged file was written anew.
     pub salvages: u64,
     /// Why secrets cannot be opened; none when they can.
@@ -403,6 +405,7 @@ impl Queue {
         let mut waiting = self.waiting.lock();
         let since = waiting.stats.failing.as_ref().map_or_else(Timestamp::now, |failing| failing.since);
         waiting.stats.failing = Some(Failing { since, error: error.to_owned() });
+        waiting.stats.failed_writes += 1;
     }
 
     pub(crate) fn recovered(&self) -> Option<Failing> {

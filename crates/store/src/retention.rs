@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use crate::{
     Pending, Store,
     rows::{millis, signed},
+    spend::DAY_MS,
 };
 
 /// How long history is kept.
@@ -19,7 +20,7 @@ pub struct Retention {
     pub bodies: Duration,
     /// Room for stored bodies in bytes, newest kept. Default 256 MiB.
     pub body_bytes: u64,
-    /// Audit log and boots. Default 365 days.
+    /// Audit log, boots and daily spending. Default 365 days.
     pub audit: Duration,
 }
 
@@ -59,6 +60,7 @@ pub(crate) fn clean(
     }
     more |= chunk(connection, OLD_OBJECTS, before(30 * DAY))?;
     more |= chunk(connection, OLD_KEY_TRAFFIC, millis(now) / SLOT_MS - 7 * 48)?;
+    more |= chunk(connection, OLD_SPEND, before(retention.audit) / DAY_MS)?;
     more |= chunk(connection, OLD_AUDIT, before(retention.audit))?;
     more |= chunk(connection, OLD_BOOTS, before(retention.audit))?;
     Ok(more)
@@ -85,5 +87,7 @@ const BODY_BYTES: &str = "SELECT COALESCE(SUM(LENGTH(sealed)), 0) FROM request_b
 const OLDEST_BODIES: &str = "DELETE FROM request_body WHERE request_seq IN (SELECT request_seq FROM request_body ORDER BY request_seq LIMIT 20)";
 const OLD_OBJECTS: &str = "DELETE FROM upstream_object WHERE subject IN (SELECT subject FROM upstream_object WHERE changed_at < ?1 LIMIT 200)";
 const OLD_KEY_TRAFFIC: &str = "DELETE FROM key_traffic WHERE key_id IN (SELECT key_id FROM key_traffic WHERE slot < ?1 LIMIT 200) AND slot < ?1";
+const OLD_SPEND: &str =
+    "DELETE FROM spend WHERE day IN (SELECT day FROM spend WHERE day < ?1 LIMIT 1) AND day < ?1";
 const OLD_AUDIT: &str = "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ?1 LIMIT 200)";
 const OLD_BOOTS: &str = "DELETE FROM boot WHERE id IN (SELECT id FROM boot WHERE began_at < ?1 LIMIT 200)";

@@ -11,6 +11,7 @@ use crate::{
     requests::{Outcome, RequestRow},
     retention::SLOT_MS,
     rows::{count, millis, moment, signed},
+    spend,
 };
 
 /// What was asked of one provider and model.
@@ -211,6 +212,7 @@ impl KeyTraffic {
 pub(crate) struct Sums {
     by_model: HashMap<(i64, String, String), Traffic>,
     by_key: HashMap<(KeyId, i64), KeyTraffic>,
+    pub(crate) spend: spend::Sums,
 }
 
 impl Sums {
@@ -240,6 +242,7 @@ impl Sums {
         };
         let model = request.model.clone().unwrap_or_default();
         let slot = slot(request.at);
+        spend::add(&mut self.spend, request);
         self.by_model.entry((slot, request.provider.clone(), model)).or_default().absorb(traffic);
         for attempt in &request.attempts {
             let failed = u64::from(attempt.failure.is_some());
@@ -257,6 +260,9 @@ impl Sums {
     }
 
     pub(crate) fn absorb(&mut self, other: Self) {
+        for (place, spend) in other.spend {
+            self.spend.entry(place).or_default().absorb(spend);
+        }
         for (key, traffic) in other.by_model {
             self.by_model.entry(key).or_default().absorb(traffic);
         }
@@ -268,6 +274,7 @@ impl Sums {
 
 /// Adds sums to those in the database.
 pub(crate) fn write(transaction: &Transaction<'_>, sums: &Sums) -> rusqlite::Result<()> {
+    spend::write(transaction, &sums.spend)?;
     for ((slot, provider, model), traffic) in &sums.by_model {
         transaction.prepare_cached(ADD)?.execute(params![
             slot,

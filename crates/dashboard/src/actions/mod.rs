@@ -6,6 +6,7 @@ pub mod alerts;
 pub mod circuits;
 pub mod clients;
 pub mod combos;
+pub mod costs;
 pub mod definition;
 pub mod fallbacks;
 pub mod keys;

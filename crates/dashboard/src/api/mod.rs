@@ -5,6 +5,7 @@ mod alerts;
 mod auth;
 mod body;
 mod clients;
+mod costs;
 mod document;
 mod events;
 mod keys;
@@ -59,6 +60,7 @@ fn guarded() -> OpenApiRouter<App> {
         .merge(logs::routes())
         .merge(agents::routes())
         .merge(alerts::routes())
+        .merge(costs::routes())
         .merge(rules::routes())
         .merge(events::routes())
 }

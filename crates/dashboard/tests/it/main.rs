@@ -3,6 +3,7 @@
 mod agents;
 mod connection;
 mod contract;
+mod costs;
 mod door;
 mod keys;
 mod moving;
