@@ -33,6 +33,8 @@ pub struct ChannelStatus {
     pub min_severity: Severity,
     /// Notices that it has taken since the start.
     pub delivered: u64,
+    /// Deliveries that failed, those that are tried again among them.
+    pub failed: u64,
     /// Notices that were given up.
     pub dropped: u64,
     /// Notices that wait.
@@ -189,6 +191,7 @@ impl Route {
         }
         status.failing_since.get_or_insert(now);
         status.last_error = Some(error.to_string());
+        status.failed += 1;
         let age = now.duration_since(parcel.notice.at).as_secs();
         let hopeless = matches!(error, DeliveryError::Refused(_)) && parcel.attempts >= REFUSALS;
         if hopeless || age > GIVE_UP_S {

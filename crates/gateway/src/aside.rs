@@ -4,7 +4,7 @@ use std::{io, sync::Arc, thread::JoinHandle};
 
 use tokio::runtime::Builder;
 
-use crate::{alarms, context, ingress::Stage, shared::Shared};
+use crate::{alarms, context, ingress::Stage, shared::Shared, telemetry};
 
 /// Starts the thread. It ends with the gateway.
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
@@ -15,10 +15,11 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
         tokio::select! {
             () = alarms::keep(&shared) => {}
             () = context::keep(&shared) => {}
+            () = telemetry::keep(&shared) => {}
             _ = stage.wait_for(|stage| *stage != Stage::Open) => {}
         }
         if *stage.borrow() == Stage::Draining {
-            alarms::last_words(&shared).await;
+            tokio::join!(alarms::last_words(&shared), telemetry::last_words(&shared));
         }
     };
     std::thread::Builder::new().name("aside".to_owned()).spawn(move || runtime.block_on(work))

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use backstop_dialect::{Dialect, Framing, Operation, Slot, Usage, splice_model};
+use backstop_dialect::{Dialect, Framing, Operation, Slot, splice_model};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::Instant;
@@ -11,6 +11,7 @@ use crate::{
     auth::Client,
     config::AuthMode,
     intake::Taken,
+    meters::Way,
     plan::{Credential, Outlet, OutletKey},
     request_id::RequestId,
     upstream::{Outgoing, Upload},
@@ -28,6 +29,8 @@ pub(crate) struct Asked {
     pub(crate) streaming: bool,
     /// Whether the upstream keeps something of it.
     pub(crate) stateful: bool,
+    /// How it named its provider.
+    pub(crate) way: Way,
     /// The provider or combo that was asked.
     pub(crate) provider: String,
     /// The model as the client wrote it.
@@ -189,16 +192,6 @@ impl Asked {
             Some(_) | None => Cow::Borrowed(&self.path),
         }
     }
-}
-
-/// What an answer cost, in the units of the log.
-pub(crate) fn cost_micros(usage: &Usage) -> Option<u64> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a price is small and not negative"
-    )]
-    usage.cost.filter(|cost| *cost >= 0.0).map(|cost| (cost * 1e6) as u64)
 }
 
 const MODEL_IN_PATH: &percent_encoding::AsciiSet =

@@ -9,7 +9,7 @@ use std::{collections::VecDeque, pin::pin, sync::Arc};
 use backstop_dialect::Usage;
 use backstop_store::Ack;
 use backstop_triage::{
-    Class, Evidence, Fault, KeyId, Kind, ModelId, Scope, Verdict,
+    Class, Evidence, Fault, KeyId, Kind, ModelId, ProviderId, Scope, Verdict,
     cascade::{Action, Cascade, Leg, Limits, Outcome, Progress, Tried, Wake},
 };
 use bytes::Bytes;
@@ -33,6 +33,8 @@ pub(crate) struct Journey {
     pub(crate) plan: Arc<Plan>,
     pub(crate) asked: Asked,
     cascade: Cascade,
+    /// Whom it was meant for in the first place, and as which model.
+    home: Option<(ProviderId, ModelId)>,
     /// Whether an attempt waits for its final report.
     under_way: bool,
     /// The route of the latest attempt.
@@ -72,10 +74,13 @@ impl Journey {
         limits: Limits,
     ) -> Box<Self> {
         shared.meters.in_flight.add(1);
+        let home = legs.first().map(|leg| {
+            (leg.provider.clone(), leg.models.first().cloned().unwrap_or_else(|| ModelId::from("")))
+        });
         let cascade = Cascade::new(legs, limits, asked.id.seed());
         let record = Record::new(&asked);
         let (route, last, ack) = (None, None, None);
-        Box::new(Self { shared, plan, asked, cascade, under_way: false, route, last, ack, record })
+        Box::new(Self { shared, plan, asked, cascade, home, under_way: false, route, last, ack, record })
     }
 
     fn next(&mut self) -> Action {
@@ -173,6 +178,12 @@ impl Journey {
             AuthMode::None => Verdict { disable_key: false, ..verdict },
             AuthMode::PassThrough => of_a_strangers_key(verdict),
         })
+    }
+
+    /// Whom it was meant for in the first place, and as which model.
+    pub(crate) fn home(&self) -> Option<(&Arc<Outlet>, &str)> {
+        let (provider, model) = self.home.as_ref()?;
+        Some((self.plan.outlet(provider.as_str())?, model.as_str()))
     }
 
     /// The attempts so far.

@@ -46,6 +46,7 @@ use crate::{
     shared::Shared,
     stock,
     stock::First,
+    telemetry::Telemetry,
     upstream,
 };
 
@@ -130,6 +131,7 @@ impl Gateway {
             alarms: Alarms::open(&config, &store),
             store,
             meters: Meters::default(),
+            telemetry: Telemetry::new(config.server.otlp.as_ref(), now),
             budget: Budget::new(config.server.memory_limit),
             stage: watch::Sender::new(Stage::Open),
             mount,

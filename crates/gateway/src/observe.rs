@@ -22,11 +22,13 @@ use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
 use crate::{
-    asked::{Asked, cost_micros},
+    asked::Asked,
     auth::operation_name,
     config::Provider,
     drive::{Journey, Route},
+    price::Cost,
     shared::Shared,
+    telemetry::Ended,
 };
 
 /// What is noted of a request while it is under way.
@@ -150,7 +152,8 @@ pub(crate) fn failed(journey: &mut Journey, failure: &Failure<'_>) {
     let treatment = Treatment::of(verdict, status);
     let action = treatment.penalty.key_action();
     let wait = treatment.first_wait(verdict, &outlet.config.settings, now).unwrap_or_default();
-    outlet.meters.failed(verdict.class);
+    outlet.meters.model(model.as_str()).failed.add(verdict.class);
+    held.errors.add(verdict.class);
     let label = held.label.as_str();
     let detail = journey.record.notes.last().map(|note| note.detail.clone()).unwrap_or_default();
     let kind = kind_of(evidence.kind);
@@ -212,29 +215,11 @@ pub(crate) fn ended(journey: &mut Journey) {
     let outcome = record.outcome();
     let duration = record.arrived.elapsed();
     let first_content = record.first_content.map(|at| at - record.arrived);
-    let first = journey.trail().first().and_then(|tried| journey.plan.outlet(tried.provider.as_str()));
-    if let Some(outlet) = first {
-        let index = Outcome::ALL.iter().position(|known| *known == outcome).unwrap_or(0);
-        outlet.meters.requests[index].add(1);
-        outlet.meters.duration.record(duration);
-        if let Some(first_content) = first_content {
-            outlet.meters.first_content.record(first_content);
-        }
-        if journey.trail().iter().any(|tried| tried.leg > 0) {
-            outlet.meters.left_for_fallback.add(1);
-        }
-    }
-    if let Some(route) = journey.route.as_ref().filter(|_| outcome == Outcome::Succeeded) {
-        route.outlet.meters.input_tokens.add(record.usage.input.unwrap_or(0));
-        route.outlet.meters.output_tokens.add(record.usage.output.unwrap_or(0));
-    }
-    let answered = journey.trail().iter().filter(|tried| tried.result == TriedResult::Answered);
-    for outlet in answered.filter_map(|tried| journey.plan.outlet(tried.provider.as_str())) {
-        outlet.meters.answered.add(1);
-    }
+    count(journey, outcome, duration, first_content);
     if let Some(client) = &journey.asked.client {
         let tokens = record.usage.input.unwrap_or(0) + record.usage.output.unwrap_or(0);
-        client.spend(tokens, cost_micros(&record.usage).unwrap_or(0), journey.shared.clock.now());
+        let micros = cost(journey).map_or(0, |cost| cost.micros);
+        client.spend(tokens, micros, journey.shared.clock.now());
     }
     let failures = journey.trail().iter().filter(|tried| tried.result.class().is_some()).count();
     if outcome == Outcome::Succeeded && failures > 0 {
@@ -243,7 +228,41 @@ pub(crate) fn ended(journey: &mut Journey) {
     tell(journey, outcome, duration, failures);
     let mut row = row(journey, outcome, duration, first_content);
     row.bodies = journey.record.kept.take().map(|kept| Bodies::new(kept.request.into(), kept.answer));
+    let (asked, usage) = (&journey.asked, &journey.record.usage);
+    journey.shared.telemetry.ended(&Ended { row: &row, asked, usage, plan: &journey.plan });
     journey.shared.store.record_request(row);
+}
+
+/// Counts a request for its provider and model, and for the one that answered.
+fn count(journey: &Journey, outcome: Outcome, duration: Duration, first_content: Option<Duration>) {
+    let (asked, trail, meters) = (&journey.asked, journey.trail(), &journey.shared.meters);
+    if let Some((outlet, model)) = journey.home() {
+        outlet.meters.model(model).request(asked.way, outcome);
+        outlet.meters.duration.record(duration);
+        if let Some(first_content) = first_content {
+            outlet.meters.first_content.record(first_content);
+        }
+        if let Some(last) = trail.last().filter(|last| last.leg > 0) {
+            outlet.meters.left_for(&last.provider);
+        }
+    }
+    if let Some(route) = journey.route.as_ref().filter(|_| outcome == Outcome::Succeeded) {
+        let usage = &journey.record.usage;
+        let meters = route.outlet.meters.model(route.model.as_str());
+        meters.input_tokens.add(usage.input.unwrap_or(0));
+        meters.output_tokens.add(usage.output.unwrap_or(0));
+    }
+    for tried in trail.iter().filter(|tried| tried.result == TriedResult::Answered) {
+        if let Some(outlet) = journey.plan.outlet(tried.provider.as_str()) {
+            outlet.meters.model(tried.model.as_str()).answered.add(1);
+        }
+    }
+    if let Some(first) = trail.first() {
+        let arrived = journey.shared.clock.at(journey.record.arrived);
+        meters.overhead.record(Duration::try_from(first.began.duration_since(arrived)).unwrap_or_default());
+    }
+    let repeated = &trail[..trail.len().saturating_sub(1)];
+    repeated.iter().filter_map(|tried| tried.result.class()).for_each(|class| meters.retries.add(class));
 }
 
 fn tell(journey: &Journey, outcome: Outcome, duration: Duration, failures: usize) {
@@ -279,6 +298,7 @@ fn row(
     let served = journey.route.as_ref().filter(|_| outcome == Outcome::Succeeded);
     let last_class = journey.trail().last().and_then(|tried| tried.result.class());
     let cached = usage.cache_read.unwrap_or(0);
+    let cost = cost(journey);
     RequestRow {
         id: asked.id.to_string(),
         at: journey.shared.clock.at(asked.arrived),
@@ -303,8 +323,8 @@ fn row(
             cache_read: usage.cache_read,
             cache_write: usage.cache_creation,
         },
-        cost_micros: cost_micros(usage),
-        cost_reported: usage.cost.is_some(),
+        cost_micros: cost.map(|cost| cost.micros),
+        cost_reported: cost.is_some_and(|cost| cost.reported),
         attempts: journey
             .trail()
             .iter()
@@ -313,6 +333,12 @@ fn row(
             .collect(),
         bodies: None,
     }
+}
+
+/// What the answer of the latest attempt cost, whether or not the client took it all.
+fn cost(journey: &Journey) -> Option<Cost> {
+    let Route { outlet, model, .. } = journey.route.as_ref()?;
+    outlet.prices.cost(&outlet.config.base_url, model, &journey.record.usage)
 }
 
 fn attempt(journey: &Journey, tried: &Tried, note: &Note) -> AttemptRow {

@@ -20,7 +20,8 @@ use crate::{
     auth::Clients,
     config::{Alias, AuthMode, Combo, Config, Provider, Server, nearest},
     hosts::Hosts,
-    meters::ProviderMeters,
+    meters::{ByClass, ProviderMeters},
+    price::Prices,
     stock::Stock,
     upstream::{TlsError, Upstream},
     windows::Windows,
@@ -55,6 +56,7 @@ pub(crate) struct Outlet {
     pub(crate) locked: BTreeMap<String, String>,
     pub(crate) id_header: HeaderValue,
     pub(crate) meters: Arc<ProviderMeters>,
+    pub(crate) prices: Prices,
     specs: Vec<KeySpec>,
 }
 
@@ -67,6 +69,8 @@ pub(crate) struct OutletKey {
     /// For taking it out of what is shown.
     pub(crate) secret: Secret,
     pub(crate) windows: Windows,
+    /// Its failed calls.
+    pub(crate) errors: Arc<ByClass>,
 }
 
 /// How a call proves who pays.
@@ -234,7 +238,8 @@ pub(crate) fn combo_models(combo: &Combo, prefixed: bool) -> Vec<ModelEntry> {
 impl Outlet {
     fn new(config: &Provider, upstream: Arc<Upstream>, stock: Stock, earlier: Option<&Arc<Self>>) -> Self {
         let config = Provider { keys: Vec::new(), ..config.clone() };
-        let meters = earlier.map(|earlier| Arc::clone(&earlier.meters)).unwrap_or_default();
+        let meters: Arc<ProviderMeters> =
+            earlier.map(|earlier| Arc::clone(&earlier.meters)).unwrap_or_default();
         let keys = match config.auth {
             AuthMode::Managed => stock.keys,
             AuthMode::None | AuthMode::PassThrough => vec![stand_in(&config)],
@@ -243,9 +248,24 @@ impl Outlet {
             .iter()
             .map(|key| KeySpec { id: key.id, label: key.label.clone(), account: key.account.clone() })
             .collect();
-        let ready = keys.iter().map(|key| (key.id, Arc::new(OutletKey::new(key, &config)))).collect();
+        let ready = |key: &StoredKey| {
+            let known = earlier.and_then(|earlier| earlier.keys.get(&key.id));
+            let errors = known.map(|known| Arc::clone(&known.errors)).unwrap_or_default();
+            (key.id, Arc::new(OutletKey { errors, ..OutletKey::new(key, &config) }))
+        };
+        let ready = keys.iter().map(ready).collect();
+        meters.list(&config.models);
         let id_header = HeaderValue::from_str(config.id.as_str()).unwrap_or(HeaderValue::from_static("?"));
-        Self { config, upstream, keys: ready, locked: stock.locked, id_header, meters, specs }
+        Self {
+            config,
+            upstream,
+            keys: ready,
+            locked: stock.locked,
+            id_header,
+            meters,
+            prices: Prices::default(),
+            specs,
+        }
     }
 
     /// The provider as the pool knows it.
@@ -294,6 +314,7 @@ impl OutletKey {
             credential,
             secret: key.secret.clone(),
             windows: Windows::default(),
+            errors: Arc::default(),
         }
     }
 }

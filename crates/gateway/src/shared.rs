@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     alarms::Alarms, boot::Boot, clock::Clock, context::ContextWindows, ingress::Stage, intake::Budget,
-    meters::Meters, mount::Mount, plan::Plan,
+    meters::Meters, mount::Mount, plan::Plan, telemetry::Telemetry,
 };
 
 /// Everything that outlives a request.
@@ -31,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) windows: ContextWindows,
     pub(crate) alarms: Alarms,
     pub(crate) meters: Meters,
+    pub(crate) telemetry: Telemetry,
     pub(crate) budget: Arc<Budget>,
     pub(crate) stage: watch::Sender<Stage>,
     /// What lies beside the data plane: the admin API and the dashboard.

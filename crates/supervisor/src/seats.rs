@@ -1,6 +1,7 @@
 //! Seats on disk: one small JSON file each, and a lock that tells whether a supervisor holds it.
 
 use std::{
+    collections::BTreeMap,
     fmt, fs,
     path::{Path, PathBuf},
 };
@@ -130,6 +131,9 @@ pub struct SeatRecord {
     pub started: Option<Timestamp>,
     /// How often a process was started.
     pub runs: u64,
+    /// All failures so far, by class.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed: BTreeMap<Class, u64>,
     /// The latest failures, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Incident>,
@@ -141,6 +145,7 @@ impl SeatRecord {
         let surplus = (self.history.len() + 1).saturating_sub(INCIDENTS_KEPT);
         self.history.drain(..surplus);
         self.history.push(Incident::of(decision, now));
+        *self.failed.entry(decision.class).or_default() += 1;
     }
 }
 

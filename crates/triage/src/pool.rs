@@ -60,6 +60,7 @@ pub struct Pool {
     seed: u64,
     providers: BTreeMap<ProviderId, Provider>,
     budget: RetryBudget,
+    refused_repeats: u64,
     changes: VecDeque<Change>,
     tray: Arc<Tray>,
 }
@@ -108,6 +109,7 @@ impl Pool {
             seed,
             providers: BTreeMap::new(),
             budget: RetryBudget::full(),
+            refused_repeats: 0,
             changes: VecDeque::new(),
             tray: Arc::default(),
         }
@@ -158,6 +160,11 @@ impl Pool {
     /// The keys that rest.
     pub fn resting(&self, now: Timestamp) -> impl Iterator<Item = KeyId> {
         self.providers.values().flat_map(move |provider| provider.resting(now))
+    }
+
+    /// Repeats that were not made because the budget for them was used up, since the start.
+    pub fn refused_repeats(&self) -> u64 {
+        self.refused_repeats
     }
 
     /// Takes in what an answer's headers say of a key's usage windows.

@@ -59,10 +59,24 @@ pub(crate) struct Args {
     /// What is logged: error, warn, info, debug, or a filter such as `backstop_gateway=debug`.
     #[arg(long, value_name = "FILTER", env = "BACKSTOP_LOG", default_value = "info")]
     log: String,
+    /// How it is logged; by default as text on a terminal, and as JSON lines elsewhere.
+    #[arg(long, value_enum, value_name = "FORMAT", env = "BACKSTOP_LOG_FORMAT", default_value_t = LogFormat::Auto)]
+    log_format: LogFormat,
+}
+
+/// The formats of the log.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// For people.
+    Text,
+    /// One object a line.
+    Json,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    log_to_stderr(&args.log)?;
+    log_to_stderr(&args.log, args.log_format)?;
     give_memory_back();
     match run_to_the_end(args) {
         Err(error) if is_permanent(&error) => {
@@ -257,13 +271,17 @@ fn give_memory_back() {
     }
 }
 
-/// For people on a terminal, as JSON lines elsewhere.
-fn log_to_stderr(filter: &str) -> Result<()> {
+fn log_to_stderr(filter: &str, format: LogFormat) -> Result<()> {
     let filter = EnvFilter::try_new(filter)
         .with_context(|| format!("--log {filter} is no filter; try info, debug or backstop_gateway=debug"))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Redaction::of_process());
-    if io::stderr().is_terminal() {
-        builder.with_ansi(std::env::var_os("NO_COLOR").is_none()).init();
+    let as_text = match format {
+        LogFormat::Auto => io::stderr().is_terminal(),
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+    };
+    if as_text {
+        builder.with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()).init();
     } else {
         builder.json().flatten_event(true).init();
     }

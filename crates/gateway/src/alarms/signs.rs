@@ -22,6 +22,7 @@ use backstop_triage::{
 use parking_lot::Mutex;
 
 use crate::{
+    meters::ModelMeters,
     plan::{Outlet, Plan},
     shared::Shared,
     upstream::Trust,
@@ -164,16 +165,12 @@ fn certificate(outlet: &Outlet, book: &mut Book, now: Timestamp) {
 impl Counts {
     fn of(outlet: &Outlet) -> Self {
         let meters = &outlet.meters;
-        let failed = |class: Class| {
-            let index = Class::ALL.iter().position(|known| *known == class);
-            index.map_or(0, |index| meters.failed[index].value())
-        };
         Self {
-            begun: meters.requests.iter().map(crate::meters::Counter::value).sum(),
-            answered: meters.answered.value(),
-            left: meters.left_for_fallback.value(),
-            unknown: failed(Class::Unknown),
-            misconfigured: failed(Class::ConfigurationError),
+            begun: meters.sum(ModelMeters::begun),
+            answered: meters.sum(|model| model.answered.value()),
+            left: meters.fallbacks().values().sum(),
+            unknown: meters.sum(|model| model.failed.of(Class::Unknown)),
+            misconfigured: meters.sum(|model| model.failed.of(Class::ConfigurationError)),
         }
     }
 }

@@ -36,7 +36,7 @@ pub use self::{
     problem::{ConfigError, Problem},
     provider::{AuthMode, Fallback, Provider, Proxy},
     routes::{Alias, Client, Combo, Member, SHORTEST_CLIENT_KEY},
-    server::Server,
+    server::{Otlp, Server},
 };
 use self::{section::Section, source::Source};
 use backstop_triage::Catalog;

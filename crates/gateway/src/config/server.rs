@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use backstop_store::KeySource;
+use backstop_store::{KeySource, Secret};
 
 use super::{
     environment::Environment,
@@ -38,10 +38,21 @@ pub struct Server {
     pub drain: Duration,
     /// Whether `/metrics` needs no admin token.
     pub metrics_open: bool,
+    /// Where traces and metrics go, if anywhere.
+    pub otlp: Option<Otlp>,
     /// A file with the password of the dashboard.
     pub admin_password_file: Option<PathBuf>,
     /// What opens the provider keys that lie sealed in the data folder.
     pub key_source: KeySource,
+}
+
+/// A collector of traces and metrics that speaks OTLP over HTTP.
+#[derive(Clone, Debug)]
+pub struct Otlp {
+    /// Its address, without `/v1/traces`.
+    pub endpoint: String,
+    /// Headers for it, `name=value,name=value`; they may hold a secret.
+    pub headers: Option<Secret>,
 }
 
 /// Reads `[server]`; absent fields and an absent table have defaults.
@@ -58,6 +69,7 @@ pub(super) fn read(root: &Section<'_, '_>) -> Server {
         workers: 0,
         drain: Duration::from_secs(30),
         metrics_open: false,
+        otlp: None,
         admin_password_file: None,
         key_source: key_source(root.source.environment),
     };
@@ -65,6 +77,7 @@ pub(super) fn read(root: &Section<'_, '_>) -> Server {
         fill(&mut server, &section);
         section.finish();
     }
+    server.otlp = otlp(root, server.otlp);
     if server.listen.is_empty() {
         server.listen = vec![DEFAULT_LISTEN];
     }
@@ -93,6 +106,14 @@ fn fill(server: &mut Server, section: &Section<'_, '_>) {
     server.drain =
         section.number("drain_s").map_or(server.drain, |seconds| Duration::from_secs(seconds.value));
     server.metrics_open = section.flag("metrics_open").unwrap_or(server.metrics_open);
+    if let Some(url) = section.text("otlp") {
+        if is_web(&url.value) {
+            server.otlp = Some(Otlp { endpoint: url.value, headers: None });
+        } else {
+            let fix = "write the address of a collector, such as \"http://127.0.0.1:4318\"";
+            section.report(&url.at, format!("`otlp` cannot be \"{}\"", url.value), fix);
+        }
+    }
     server.admin_password_file = section.text("admin_password_file").map(path);
     let key_file = section.text("key_file").map(path).map(KeySource::File);
     let passphrase_file = section.text("passphrase_file");
@@ -128,6 +149,21 @@ fn key_source(environment: &Environment) -> KeySource {
     let file = || named("BACKSTOP_KEY_FILE").or_else(|| credential("backstop.key")).map(KeySource::File);
     let passphrase = || named("BACKSTOP_PASSPHRASE_FILE").or_else(|| credential("backstop.passphrase"));
     file().or_else(|| passphrase().map(KeySource::Passphrase)).unwrap_or(KeySource::Folder)
+}
+
+/// The collector of the table, else that of the environment variables that every exporter reads.
+fn otlp(root: &Section<'_, '_>, named: Option<Otlp>) -> Option<Otlp> {
+    let environment = &root.source.environment;
+    let endpoint = match named {
+        Some(otlp) => otlp.endpoint,
+        None => environment.var("OTEL_EXPORTER_OTLP_ENDPOINT").filter(|url| is_web(url))?.to_owned(),
+    };
+    let headers = environment.var("OTEL_EXPORTER_OTLP_HEADERS").map(Secret::new);
+    Some(Otlp { endpoint, headers })
+}
+
+fn is_web(url: &str) -> bool {
+    ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme))
 }
 
 fn address(section: &Section<'_, '_>, text: &Located<String>) -> Option<SocketAddr> {

@@ -283,7 +283,7 @@ async fn a_lost_key_file_is_one_alert_and_one_key_that_cannot_be_opened_is_its_p
 async fn a_full_disk_is_told_although_nothing_can_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let mount = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+        .args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"])
         .arg(folder.path())
         .output();
     if !mount.is_ok_and(|output| output.status.success()) {
@@ -294,7 +294,7 @@ async fn a_full_disk_is_told_although_nothing_can_be_written() {
         format!("{}[[client]]\nname = \"t\"\nvalue = \"{}\"\n", sink.tables(), crate::world::CLIENT_KEY);
     let gateway = crate::world::start(&config, folder.path());
     assert_eq!(sink.notices(1).await, ["alert.raised disk_low disk 1"]);
-    let _full = std::fs::write(folder.path().join("filler"), vec![0; 2 << 20]);
+    let _full = std::fs::write(folder.path().join("filler"), vec![0; 32 << 20]);
     let store = gateway.control().store().clone();
     for number in 0..200 {
         drop(store.save_health(vec![(format!("key/{number}"), "x".repeat(4_000))]));

@@ -114,7 +114,7 @@ async fn operators_see_whether_it_is_alive_ready_and_what_it_counted() {
     assert_eq!((ready.status, ready.json()["usable_keys"]["p"].as_u64()), (200, Some(2)));
     let metrics = world.get("/metrics").await;
     assert!(
-        metrics.body.contains("backstop_requests_total{provider=\"p\",outcome=\"succeeded\"} 1"),
+        metrics.body.contains("route=\"proxy\",provider=\"p\",model=\"other\",outcome=\"succeeded\"} 1"),
         "{}",
         metrics.body
     );

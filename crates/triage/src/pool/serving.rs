@@ -147,7 +147,9 @@ impl Pool {
     }
 
     pub(crate) fn pay(&mut self, now: Timestamp) -> bool {
-        self.budget.pay(now)
+        let pays = self.budget.pay(now);
+        self.refused_repeats += u64::from(!pays);
+        pays
     }
 }
 

@@ -79,6 +79,17 @@ pub enum KeyState {
 }
 
 impl KeyState {
+    /// Every state.
+    pub const ALL: [Self; 7] = [
+        Self::Active,
+        Self::Unstable,
+        Self::Resting,
+        Self::HalfOpen,
+        Self::Quarantined,
+        Self::Disabled,
+        Self::Paused,
+    ];
+
     /// The public name.
     pub const fn as_str(self) -> &'static str {
         match self {
