@@ -58,6 +58,36 @@ fn a_session_limit_on_stdout_rests_all_nine_seats_of_the_account_until_four_in_i
 }
 
 #[test]
+fn a_crash_loop_climbs_the_ladder_opens_the_circuit_at_the_third_and_is_one_alert() {
+    let world = World::new();
+    world.alerts_to("alerts");
+    let script = world.script("kill -SEGV $$");
+    let mut told = Vec::new();
+    for _ in 0..8 {
+        let ended = world.run(&["--once", "--name", "agent", "--no-jitter", "--json"], &script);
+        assert_eq!(ended.status.code(), Some(75), "{}", text(&ended.stderr));
+        let decision = decision(&ended);
+        told.push(format!("{} {} {}", decision["class"], decision["delay_s"], decision["circuit"]));
+        // The rest is over.
+        let mut seat = world.seat("agent");
+        seat["until"] = Value::from("2026-01-01T00:00:00Z");
+        fs::write(world.path("data/seats/agent.json"), seat.to_string()).unwrap();
+    }
+    expect![[r#"
+        "local_fault" 5 "closed"
+        "local_fault" 10 "closed"
+        "local_fault" 60 "open"
+        "local_fault" 120 "open"
+        "local_fault" 240 "open"
+        "local_fault" 480 "open"
+        "local_fault" 900 "open"
+        "local_fault" 900 "open""#]]
+    .assert_eq(&told.join("\n"));
+    assert_eq!(world.lines("alerts"), 1);
+    assert_eq!(world.seat("agent")["failed"]["local_fault"], 8);
+}
+
+#[test]
 fn a_silent_hang_is_stopped_at_the_time_limit_and_is_a_timeout_not_a_crash() {
     let world = World::new();
     let script = world.script("sleep 300");
