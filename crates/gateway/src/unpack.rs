@@ -5,10 +5,10 @@
 
 use std::io::Read;
 
-use brotli_decompressor::Decompressor;
+use brotli_decompressor::{BrotliDecoderParameter, Decompressor};
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use http::{HeaderMap, header};
-use ruzstd::decoding::StreamingDecoder;
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// The first `most` bytes of what a packed body says; `None` if it is not packed, or in a way that nobody here knows.
 pub(crate) fn plain(headers: &HeaderMap, body: &[u8], most: usize) -> Option<Vec<u8>> {
@@ -33,10 +33,30 @@ fn unpacked(coding: &str, packed: &[u8], most: usize) -> Option<Vec<u8>> {
         "gzip" | "x-gzip" => read(MultiGzDecoder::new(packed), most),
         // Some servers mean the bare form, without the header that the name stands for.
         "deflate" => read(ZlibDecoder::new(packed), most).or_else(|| read(DeflateDecoder::new(packed), most)),
-        "br" => read(Decompressor::new(packed, BUFFER), most),
-        "zstd" => read(StreamingDecoder::new(packed).ok()?, most),
+        "br" => brotli(packed, most),
+        "zstd" => zstd(packed, most),
         _ => None,
     }
+}
+
+/// Up to the 16 MiB of the coding's own window are held; its large form, a gigabyte of window, is no coding of HTTP.
+fn brotli(packed: &[u8], most: usize) -> Option<Vec<u8>> {
+    let mut unpacking = Decompressor::new(packed, BUFFER);
+    unpacking.set_parameter(BrotliDecoderParameter::BROTLI_DECODER_PARAM_LARGE_WINDOW, 0);
+    read(unpacking, most)
+}
+
+/// No more than the block that goes beyond `most` is held, whatever window the frame asks for: the decoder keeps a whole
+/// window back until the frame is over, so the frame is ended by hand.
+fn zstd(mut packed: &[u8], most: usize) -> Option<Vec<u8>> {
+    let mut frame = FrameDecoder::new();
+    frame.init(&mut packed).ok()?;
+    // Where it breaks off, what came before says something too.
+    let _ = frame.decode_blocks(&mut packed, BlockDecodingStrategy::UptoBytes(most));
+    if !frame.is_finished() {
+        frame.decode_blocks(EMPTY_LAST_BLOCK, BlockDecodingStrategy::All).ok()?;
+    }
+    read(frame, most)
 }
 
 /// Reads up to the end, the limit, or where the body breaks off: half an error says something too.
@@ -48,6 +68,8 @@ fn read(unpacking: impl Read, most: usize) -> Option<Vec<u8>> {
 
 const MOST_CODINGS: usize = 2;
 const BUFFER: usize = 4096;
+/// The header of a raw block without content, and room for the checksum that some frames end with.
+const EMPTY_LAST_BLOCK: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
 #[cfg(test)]
 mod tests {
@@ -84,14 +106,12 @@ mod tests {
     #[test]
     fn every_usual_coding_is_read() {
         let words = Some(String::from_utf8(WORDS.to_vec()).unwrap());
-        let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
-        zlib.write_all(WORDS).unwrap();
         let mut bare = DeflateEncoder::new(Vec::new(), Compression::default());
         bare.write_all(WORDS).unwrap();
-        let zstd = compress_to_vec(WORDS, CompressionLevel::Fastest);
+        let zstd = packed("zstd");
         assert_eq!(said("gzip", &gzip(WORDS), 1000), words);
         assert_eq!(said("X-GZIP", &gzip(WORDS), 1000), words);
-        assert_eq!(said("deflate", &zlib.finish().unwrap(), 1000), words);
+        assert_eq!(said("deflate", &packed("deflate"), 1000), words);
         assert_eq!(said("deflate", &bare.finish().unwrap(), 1000), words);
         assert_eq!(said("br", BROTLI, 1000), words);
         assert_eq!(said("zstd", &zstd, 1000), words);
@@ -110,6 +130,16 @@ mod tests {
     fn no_more_is_unpacked_than_asked_for() {
         let bomb = gzip(&gzip(&vec![b'x'; 10 << 20]));
         assert_eq!(said("gzip, gzip", &bomb, 100).unwrap().len(), 100);
+        // A frame with a window of 128 MiB: twice 128 KiB of one letter, and then what nobody can read.
+        let block = [0b010, 0, 0x10, b'x'];
+        let bomb = [&[0x28, 0xb5, 0x2f, 0xfd, 0, 17 << 3], &block[..], &block, &[0b110, 0, 0]].concat();
+        assert_eq!(said("zstd", &bomb, 100), Some("x".repeat(100)));
+        assert_eq!(said("zstd", &bomb, 1 << 20), Some("x".repeat(256 << 10)));
+        // One letter in a window of 1 GiB, and in one of 64 KiB.
+        let large = [0x11, 30, 0, 0, 2, b'x', 3];
+        assert_eq!(said("br", &large, 100), None);
+        let usual = [0, 0, 16, b'x', 3];
+        assert_eq!(said("br", &usual, 100).as_deref(), Some("x"));
     }
 
     #[test]
@@ -117,14 +147,39 @@ mod tests {
         let packed = gzip(&WORDS.repeat(1000));
         let half = said("gzip", &packed[..packed.len() - 20], 1 << 20).unwrap();
         assert!(half.starts_with("{\"error\""));
+        let packed = compress_to_vec(&WORDS.repeat(5000)[..], CompressionLevel::Fastest);
+        let half = said("zstd", &packed[..packed.len() - 20], 1 << 20).unwrap();
+        assert!(half.starts_with("{\"error\""));
+    }
+
+    fn packed(coding: &str) -> Vec<u8> {
+        match coding {
+            "gzip" => gzip(WORDS),
+            "deflate" => {
+                let mut packing = ZlibEncoder::new(Vec::new(), Compression::default());
+                packing.write_all(WORDS).unwrap();
+                packing.finish().unwrap()
+            }
+            "br" => BROTLI.to_vec(),
+            _ => compress_to_vec(WORDS, CompressionLevel::Fastest),
+        }
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_panic(
+        fn broken_bodies_are_read_without_panic(
             coding in prop::sample::select(vec!["gzip", "deflate", "br", "zstd"]),
-            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            changes in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..6),
+            end in any::<prop::sample::Index>(),
+            more in prop::collection::vec(any::<u8>(), 0..300),
         ) {
+            let mut bytes = packed(coding);
+            for (place, byte) in changes {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+            }
+            bytes.truncate(end.index(bytes.len() + 1));
+            bytes.extend(more);
             let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, coding.parse().unwrap())]);
             let plain = plain(&headers, &bytes, 1 << 16);
             prop_assert!(plain.is_none_or(|plain| plain.len() <= 1 << 16));
