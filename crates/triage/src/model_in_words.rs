@@ -6,8 +6,21 @@ use crate::facts::fold::fold;
 /// Whether folded words name the model that was asked, any other one, or say "this model".
 pub(crate) fn names_one(words: &str, asked: Option<&str>) -> bool {
     PHRASES.iter().any(|phrase| words.contains(phrase))
-        || asked.map(fold).is_some_and(|asked| asked.len() >= MODEL_LEAST && words.contains(&asked))
+        || asked.map(fold).is_some_and(|asked| names(words, &asked))
         || words.split([' ', '\'', '\n', '(', ')', ',', '[', ']']).any(looks_like_one)
+}
+
+/// Whether the words hold the asked model as a word of its own. Models that are called like ordinary words, `auto` or
+/// `chat`, prove nothing.
+fn names(words: &str, asked: &str) -> bool {
+    let telling = asked.len() >= MODEL_LEAST && !ORDINARY.contains(&asked);
+    let goes_on = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    telling
+        && words.match_indices(asked).any(|(at, _)| {
+            let bytes = words.as_bytes();
+            let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+            !goes_on(before) && !goes_on(bytes.get(at + asked.len()))
+        })
 }
 
 /// Names of models are letters, digits and dashes: `llama-3.1-8b-instant`. So are ids, but those say what they are.
@@ -44,6 +57,11 @@ const IDS: [&str; 16] = [
     "org", "proj", "req", "request", "ak", "sk", "pk", "user", "acc", "account", "key", "team", "trace",
     "gen", "x", "cf",
 ];
+/// Names that people give to models and that failures say of other things: "free tier", "chat completions".
+const ORDINARY: [&str; 16] = [
+    "auto", "best", "chat", "code", "default", "fast", "free", "large", "light", "model", "models",
+    "premium", "small", "standard", "text", "turbo",
+];
 /// Shorter names are ordinary words.
 const MODEL_LEAST: usize = 4;
 
@@ -64,5 +82,17 @@ mod tests {
             assert_eq!(names_one(words, None), named, "{words}");
         }
         assert!(names_one("sonar is busy", Some("Sonar")));
+    }
+
+    #[test]
+    fn a_model_called_like_a_word_is_not_found_in_every_sentence() {
+        for (asked, words) in [
+            ("free", "you reached the limit of the free tier"),
+            ("auto", "requests are limited automatically"),
+            ("chat", "too many requests to chat completions"),
+            ("sonar", "too many requests from sonarqube"),
+        ] {
+            assert!(!names_one(words, Some(asked)), "{asked}: {words}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod corpus;
 mod domain;
 mod facts;
+mod fuzz_seeds;
 mod invariants;
 mod packs;
 mod reset;
