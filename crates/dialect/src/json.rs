@@ -136,8 +136,13 @@ impl<'a> Key<'a> {
             .map_or(Cow::Borrowed(self.0), |name| Cow::Owned(name.into_bytes()))
     }
 
+    /// Compares without a copy where it can: an escape is longer than what it stands for, so a name that is
+    /// no longer than the one looked for has to be it to the letter.
     pub(crate) fn is(&self, name: &str) -> bool {
-        *self.name() == *name.as_bytes()
+        if self.0.len() <= name.len() {
+            return self.0 == name.as_bytes();
+        }
+        self.0.contains(&b'\\') && *self.name() == *name.as_bytes()
     }
 }
 

@@ -36,11 +36,10 @@ pub(crate) fn read(root: &Json<'_>, facts: &mut Facts) -> EventKind {
 /// Reads a complete answer.
 pub(crate) fn examine(root: &Json<'_>, counted: &mut Usage) -> AnswerKind {
     let mut chunk = Chunk::default();
-    for (key, value) in root.members() {
+    let mut members = root.members();
+    while let Some((key, value)) = members.next() {
         match &*key.name() {
-            b"choices" => {
-                chunk.read(&value);
-            }
+            b"choices" => members.resume(chunk.read(&value)),
             b"usage" => counted.join(usage(&value)),
             _ => {}
         }
