@@ -25,7 +25,7 @@ pub struct App {
     pub(crate) events: SharedEvents,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) models: Arc<ModelsCache>,
-    pub(crate) replays: Arc<Replays>,
+    pub(crate) replays: Replays,
 }
 
 /// Who does something, for the audit log.
@@ -63,7 +63,7 @@ impl App {
     pub(crate) fn new(live: Arc<dyn Live>) -> Self {
         let credentials = Arc::new(Credentials::new(live.store().clone()));
         let events = Arc::new(Events::new());
-        Self { live, events, credentials, models: Arc::default(), replays: Arc::default() }
+        Self { live, events, credentials, models: Arc::default(), replays: Replays::default() }
     }
 
     /// Reads from the store off the async threads.

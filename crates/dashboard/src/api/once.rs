@@ -13,7 +13,7 @@ use super::BODY;
 use crate::{
     app::{Actor, App, Proof},
     problem::Problem,
-    replays::{Fingerprint, Known, Name, Saved},
+    replays::{Fingerprint, Known, Name, Saved, UnderWay},
 };
 
 /// Carries out a POST whose key is new, and answers one whose key is known as it was answered before.
@@ -43,8 +43,8 @@ async fn carried_out(
     hash.update([0]);
     hash.update(&body);
     let fingerprint: Fingerprint = hash.finalize().into();
-    match app.replays.begin(name, fingerprint, app.live.now()) {
-        Known::Nothing => {}
+    let under_way = match app.replays.begin(name, fingerprint, app.live.now()) {
+        Known::Nothing(under_way) => under_way,
         Known::UnderWay => {
             let detail = "a request with this Idempotency-Key is under way; wait for its answer";
             return Err(Problem::conflict("under_way", detail));
@@ -54,34 +54,28 @@ async fn carried_out(
             return Err(Problem::invalid_field("Idempotency-Key", detail));
         }
         Known::Answered(answer) => return Ok(answered(answer, true)),
-    }
-    let keeping = app.clone();
+    };
     // A caller who leaves does not stop it: the answer is there when the caller asks again.
     let carried = tokio::spawn(async move {
         let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-        keep(&keeping, &name, response).await
+        keep(under_way, response).await
     });
-    carried.await.map_err(|_| {
-        app.replays.finish(&name, None);
-        Problem::broken("the operation ended early; the log says why")
-    })
+    carried.await.map_err(|_| Problem::broken("the operation ended early; the log says why"))
 }
 
 /// Keeps an answer, unless it is a stream or a fault that may be gone with the next try.
-async fn keep(app: &App, name: &Name, response: Response) -> Response {
+async fn keep(under_way: UnderWay, response: Response) -> Response {
     let is_stream =
         response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
     if is_stream || response.status().is_server_error() {
-        app.replays.finish(name, None);
         return response;
     }
     let (parts, body) = response.into_parts();
     let Ok(body) = to_bytes(body, usize::MAX).await else {
-        app.replays.finish(name, None);
         return Problem::broken("the answer broke off").into_response();
     };
     let answer = Saved { status: parts.status, headers: parts.headers, body };
-    app.replays.finish(name, Some(answer.clone()));
+    under_way.finish(answer.clone());
     answered(answer, false)
 }
 
