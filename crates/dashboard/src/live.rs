@@ -37,6 +37,10 @@ pub trait Live: Send + Sync + 'static {
     /// Takes up what has changed in the store: providers, keys, models, fallbacks, combos, clients, settings, rules.
     fn reload(self: Arc<Self>) -> Later<'static, Result<(), String>>;
 
+    /// Reads everything again, as at a signal: what changed in the store, the configuration and its rule packs, and the
+    /// file of the admin password. What was refused, if anything was.
+    fn read_again(self: Arc<Self>) -> Later<'static, Result<(), String>>;
+
     /// The alerts of the gateway that are on, each with its stamp.
     fn alerts(&self) -> Vec<(Topic, Episode)>;
 

@@ -1,6 +1,6 @@
 //! The running gateway as the admin side sees it.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use backstop_alerts::ChannelStatus;
@@ -18,8 +18,9 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    Dashboard, added, door,
+    Dashboard, PasswordError, added, door,
     live::{Configured, Credential, Later, Live, Question, Reply, Target, Unanswered},
+    prepare_password,
 };
 
 /// The configuration file and the user's rule packs, read anew.
@@ -51,6 +52,17 @@ pub enum ComposeError {
     Store(#[from] StoreError),
 }
 
+/// Why not everything that was read again took effect.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Nothing of it did.
+    #[error("the new configuration is wrong, the old one stays in force: {0}")]
+    Refused(String),
+    /// Everything did but the admin password.
+    #[error("the configuration was read again, but the admin password stays as it was: {0}")]
+    Password(#[from] PasswordError),
+}
+
 /// What the gateway starts from: the file and the store together. Nothing is in force yet.
 pub fn compose(base: Base, store: &Store) -> Result<(config::Config, Catalog), ComposeError> {
     let rows = store.objects(Kind::Rule)?;
@@ -68,14 +80,24 @@ impl Running {
         Self { control, source, settings: Mutex::new(settings) }
     }
 
-    /// Reads file and store again, and puts both into force. Blocks.
-    pub fn take_up(&self) -> Result<(), String> {
+    /// Reads file and store again, and puts both into force; then the file of the admin password. Blocks.
+    ///
+    /// # Errors
+    /// When the configuration is refused, and then everything stays as it was; or the password alone does.
+    pub fn read_again(&self) -> Result<(), ReadError> {
+        let file = self.take_up().map_err(ReadError::Refused)?;
+        prepare_password(self.control.store(), file.as_deref())?;
+        Ok(())
+    }
+
+    /// Reads file and store again, and puts both into force; returns the file of the admin password. Blocks.
+    fn take_up(&self) -> Result<Option<PathBuf>, String> {
         let composed = compose((self.source)()?, self.control.store());
         let (config, catalog) = composed.map_err(|error| error.to_string())?;
         self.control.reload(&config, catalog).map_err(|error| error.to_string())?;
         *self.settings.lock() = Arc::clone(&config.settings);
         keep_history(self.control.store());
-        Ok(())
+        Ok(config.server.admin_password_file)
     }
 
     async fn call(&self, question: Question) -> Result<Reply, Unanswered> {
@@ -140,8 +162,16 @@ impl Live for Running {
 
     fn reload(self: Arc<Self>) -> Later<'static, Result<(), String>> {
         Box::pin(async move {
-            let taken = tokio::task::spawn_blocking(move || self.take_up()).await;
+            let taken = tokio::task::spawn_blocking(move || self.take_up().map(drop)).await;
             taken.unwrap_or_else(|_| Err("taking up the change ended early; the log says why".to_owned()))
+        })
+    }
+
+    fn read_again(self: Arc<Self>) -> Later<'static, Result<(), String>> {
+        Box::pin(async move {
+            let read = tokio::task::spawn_blocking(move || Self::read_again(&self)).await;
+            let read = read.map_err(|_| "reading it ended early; the log says why".to_owned())?;
+            read.map_err(|error| error.to_string())
         })
     }
 
@@ -202,7 +232,7 @@ impl Slot {
                 let waiting = serving.0.subscribe();
                 Box::pin(async move { answer(waiting, request.map(Body::new)).await })
             }),
-            is_admin: Arc::new(move |headers| door::is_admin(&store, headers, Timestamp::now())),
+            is_admin: Arc::new(move |headers, now| door::is_admin(&store, headers, now)),
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn ready(shared: &Arc<Shared>, plan: &Plan) -> Response<Reply> {
 
 /// `/metrics`.
 pub(crate) fn scrape(shared: &Arc<Shared>, plan: &Plan, headers: &HeaderMap) -> Response<Reply> {
-    let admin = shared.mount.as_ref().is_some_and(|mount| (mount.is_admin)(headers));
+    let admin = shared.mount.as_ref().is_some_and(|mount| (mount.is_admin)(headers, shared.clock.now()));
     if !plan.metrics_open && !admin {
         let words = "Metrics need the admin token (Authorization: Bearer), or [server] metrics_open = true.";
         return refuse::bluntly(StatusCode::UNAUTHORIZED, words);

@@ -2,6 +2,7 @@
 
 use std::{fmt, future::Future, net::IpAddr, pin::Pin, sync::Arc};
 
+use backstop_triage::Timestamp;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -21,8 +22,8 @@ pub struct Peer(pub IpAddr);
 pub struct Mount {
     /// Answers a request.
     pub serve: Arc<dyn Fn(Request<Incoming>) -> MountAnswer + Send + Sync>,
-    /// Whether a request carries the right to administer; guards `/metrics`.
-    pub is_admin: Arc<dyn Fn(&HeaderMap) -> bool + Send + Sync>,
+    /// Whether a request carries the right to administer at this time; guards `/metrics`.
+    pub is_admin: Arc<dyn Fn(&HeaderMap, Timestamp) -> bool + Send + Sync>,
 }
 
 impl fmt::Debug for Mount {

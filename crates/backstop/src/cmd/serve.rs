@@ -3,7 +3,7 @@
 use std::{
     io::{self, IsTerminal as _},
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -14,7 +14,7 @@ use backstop_dashboard::{
     Dashboard, PasswordError,
     live::Live,
     prepare_password, prepare_token,
-    running::{Base, ComposeError, Running, Slot, Source, compose},
+    running::{Base, ComposeError, ReadError, Running, Slot, Source, compose},
     token_file,
 };
 use backstop_gateway::{Control, Gateway, Running as Serving, StartError, config::Config};
@@ -92,10 +92,10 @@ fn run_to_the_end(args: &Args) -> Result<()> {
     for warning in &setup.config.warnings {
         tracing::warn!(line = warning.line, fix = warning.fix, "{}", warning.what);
     }
-    Redaction::of_process().learn(&setup.config, &store);
+    Redaction::of_process().learn(&setup.config, &setup.catalog, &store);
     // Before anything takes time: a change from here on is noticed.
-    let file = setup.config.file.clone();
-    let seen = Seen::of(file.as_deref(), setup.rules.as_deref());
+    let seen = Seen::of(setup.config.file.as_deref(), setup.rules.as_deref());
+    let began_blank = setup.config.file.is_some() && setup.config.is_blank;
     let (config, catalog) = compose(base(setup), &store)?;
     let new_token = prepare_token(&store).unwrap_or_else(|error| {
         tracing::error!(%error, "no admin token can be made; it is made at the next start");
@@ -104,8 +104,8 @@ fn run_to_the_end(args: &Args) -> Result<()> {
     let slot = Slot::default();
     let mount = Some(slot.mount(store.clone()));
     let gateway = Gateway { config: config.clone(), store: store.clone(), catalog, mount }.start()?;
-    let source = source(args, file.as_deref(), store.clone());
-    let live = Running::new(gateway.control(), Arc::clone(&source), Arc::clone(&config.settings));
+    let source = source(args, began_blank, store.clone());
+    let live = Running::new(gateway.control(), source, Arc::clone(&config.settings));
     let live = Arc::new(live);
     let dashboard = Dashboard::new(Arc::clone(&live) as Arc<dyn Live>);
     slot.fill(dashboard.clone());
@@ -121,7 +121,7 @@ fn run_to_the_end(args: &Args) -> Result<()> {
     // The rest of it, with every key, lives where it is used.
     let drain = config.server.drain;
     drop(config);
-    runtime.block_on(serve(gateway, (&live, &source), (drain, seen)))?;
+    runtime.block_on(serve(gateway, &live, (drain, seen)))?;
     store.close();
     Ok(())
 }
@@ -129,25 +129,21 @@ fn run_to_the_end(args: &Args) -> Result<()> {
 /// What the file says, for the admin side to read again whenever something was changed.
 ///
 /// A file that has become empty is being written, or was lost: it takes nothing out of force.
-fn source(args: &Args, file: Option<&Path>, store: Store) -> Source {
+fn source(args: &Args, began_blank: bool, store: Store) -> Source {
     let args = args.clone();
-    let began_blank = file.is_some_and(is_blank);
     Arc::new(move || {
         let mut setup = Setup::load(args.config.as_deref()).map_err(|error| format!("{error:#}"))?;
-        if let Some(file) = setup.config.file.as_deref().filter(|file| !began_blank && is_blank(file)) {
+        let is_lost = setup.config.is_blank && !began_blank;
+        if let Some(file) = setup.config.file.as_deref().filter(|_| is_lost) {
             let file = file.display();
             return Err(format!(
                 "{file}: the file is empty\n  fix: put the configuration back; to go on without one, start the gateway again"
             ));
         }
         overlay(&args, &mut setup.config);
-        Redaction::of_process().learn(&setup.config, &store);
+        Redaction::of_process().learn(&setup.config, &setup.catalog, &store);
         Ok(base(setup))
     })
-}
-
-fn is_blank(file: &Path) -> bool {
-    std::fs::read_to_string(file).is_ok_and(|text| text.trim().is_empty())
 }
 
 fn base(setup: Setup) -> Base {
@@ -222,11 +218,7 @@ fn greet(running: &Serving, config: &Config) {
     }
 }
 
-async fn serve(
-    running: Serving,
-    (live, source): (&Running, &Source),
-    (drain, mut seen): (Duration, Seen),
-) -> Result<()> {
+async fn serve(running: Serving, live: &Running, (drain, mut seen): (Duration, Seen)) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -236,8 +228,8 @@ async fn serve(
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => reload(&control, live, source),
-            _ = look.tick() => if seen.changed() { reload(&control, live, source) },
+            _ = hangup.recv() => reload(&control, live),
+            _ = look.tick() => if seen.changed() { reload(&control, live) },
         }
     }
     tracing::info!(seconds = drain.as_secs(), "stopping; open requests may finish");
@@ -245,17 +237,13 @@ async fn serve(
     Ok(())
 }
 
-fn reload(control: &Control, live: &Running, source: &Source) {
-    let password = source()
-        .map(|base| prepare_password(control.store(), base.config.server.admin_password_file.as_deref()));
-    if let Ok(Err(error)) = password {
-        tracing::error!("the admin password stays as it was: {error}");
-    }
-    match live.take_up() {
+fn reload(control: &Control, live: &Running) {
+    match live.read_again() {
         Ok(()) => tracing::info!("the configuration was read again"),
-        Err(error) => {
+        Err(error @ ReadError::Password(_)) => tracing::error!("{error}"),
+        Err(error @ ReadError::Refused(_)) => {
             control.reload_refused();
-            tracing::error!("the new configuration is wrong, the old one stays in force: {error}");
+            tracing::error!("{error}");
         }
     }
 }

@@ -193,6 +193,36 @@ async fn a_changed_file_takes_over_and_a_wrong_one_changes_nothing() {
     assert!(!told.contains("sk-a") && !told.contains(gateway.client_key()), "{told}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_admin_password_comes_with_its_configuration_and_not_with_a_wrong_one() {
+    let gateway = Served::start("").await;
+    let file = gateway.folder().join("backstop.toml");
+    let right = fs::read_to_string(&file).unwrap();
+    let password = gateway.folder().join("password");
+    fs::write(&password, "correct horse battery").unwrap();
+    let named = format!("{right}[server]\nadmin_password_file = {password:?}\n");
+    let login = async || {
+        let body = r#"{"password":"correct horse battery"}"#;
+        gateway.ask(("POST", "/api/auth/login"), &[], Some(body)).await.0
+    };
+
+    fs::write(&file, format!("{named}[[provider]]\nid = 5\n")).unwrap();
+    let (status, told) = gateway.admin("POST", "/api/reload", None).await;
+    assert_eq!(status, 409, "{told}");
+    assert!(told.contains("the old one stays in force"), "{told}");
+    assert_ne!(login().await, 204);
+
+    fs::write(&file, &named).unwrap();
+    assert_eq!(gateway.admin("POST", "/api/reload", None).await.0, 204);
+    assert_eq!(login().await, 204);
+
+    fs::write(&password, "short").unwrap();
+    let (status, told) = gateway.admin("POST", "/api/reload", None).await;
+    assert_eq!(status, 409, "{told}");
+    assert!(told.contains("was read again, but the admin password stays as it was"), "{told}");
+    assert_eq!(login().await, 204);
+}
+
 /// Every change of the folder of rules takes effect while the gateway runs: what comes, what is wrong, what goes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_rule_takes_over_and_a_wrong_one_changes_nothing() {

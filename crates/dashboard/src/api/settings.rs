@@ -71,13 +71,12 @@ async fn audit(State(app): State<App>, Asked(query): Asked<PageQuery>) -> Answer
     app.read(move |store| store.audit_log(query.cursor.as_deref(), query.limit.unwrap_or(50))).await.map(Json)
 }
 
-/// Reads the configuration again. A wrong one is refused, and the old one stays in force.
+/// Reads the configuration and the file of the admin password again. A wrong configuration is refused, and the old
+/// one stays in force.
 #[utoipa::path(post, path = "/api/reload", tag = "settings", responses((status = 204, description = "The configuration was read again.")))]
 async fn reload(State(app): State<App>, actor: Actor) -> Answer<StatusCode> {
-    let refused = |error: String| {
-        Problem::conflict("refused", format!("the old configuration stays in force: {error}"))
-    };
-    Arc::clone(&app.live).reload().await.map_err(refused)?;
+    let refused = |error: String| Problem::conflict("refused", error);
+    Arc::clone(&app.live).read_again().await.map_err(refused)?;
     app.note(&actor, "settings.reload", "configuration", "").await;
     Ok(StatusCode::NO_CONTENT)
 }

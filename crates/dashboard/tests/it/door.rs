@@ -1,7 +1,7 @@
 //! Nobody comes in who should not, by whatever way.
 
 use axum::body::Body;
-use backstop_dashboard::{Dashboard, prepare_password};
+use backstop_dashboard::{Dashboard, live::Live, prepare_password, running::Slot};
 use backstop_gateway::Peer;
 use backstop_store::clients::NewClient;
 use http::{Request, StatusCode, header};
@@ -162,6 +162,21 @@ async fn the_password_of_a_file_is_taken_over_and_is_changed_there() {
     assert!(login("correct horse battery").await.is_none());
     assert!(prepare_password(&world.store, None).expect("the password stays"));
     world.done("PUT", "/api/auth/password", Some(json!({ "password": "a third long one" }))).await;
+}
+
+#[tokio::test]
+async fn a_session_opens_the_metrics_for_as_long_as_the_clock_of_the_gateway_says() {
+    let world = World::new();
+    let link = world.done("POST", "/api/auth/links", None).await;
+    let token = link["path"].as_str().expect("a path").split('#').nth(1).expect("a token");
+    let cookie = signed_in(&world, "/api/auth/link", json!({ "token": token })).await.expect("signed in");
+    let mount = Slot::default().mount(world.store.clone());
+    let mut headers = http::HeaderMap::new();
+    let pair = cookie.split(';').next().expect("a pair");
+    headers.insert(header::COOKIE, pair.parse().expect("a value"));
+    let now = world.live.now();
+    assert!((mount.is_admin)(&headers, now));
+    assert!(!(mount.is_admin)(&headers, now + jiff::SignedDuration::from_hours(24 * 30)));
 }
 
 #[tokio::test]

@@ -46,6 +46,8 @@ use backstop_triage::Catalog;
 pub struct Config {
     /// The file it came from; `None` when the environment alone was read.
     pub file: Option<PathBuf>,
+    /// Whether there was nothing in it.
+    pub is_blank: bool,
     /// How the gateway listens and what it bounds.
     pub server: Server,
     /// The settings that hold where a provider has none of its own.
@@ -96,7 +98,7 @@ impl Config {
         let config = read(&Section::root(&source, &document), path, catalog);
         let (problems, warnings) = source.into_findings();
         if problems.is_empty() {
-            Ok(Self { warnings, ..config })
+            Ok(Self { warnings, is_blank: text.trim().is_empty(), ..config })
         } else {
             Err(ConfigError { file, problems })
         }
@@ -133,7 +135,18 @@ fn read(root: &Section<'_, '_>, path: &Path, catalog: &Catalog) -> Config {
     let alerts = alert::read(root);
     root.finish();
     let file = Some(path.to_owned()).filter(|path| !path.as_os_str().is_empty());
-    Config { file, server, settings, providers, combos, aliases, clients, alerts, warnings: Vec::new() }
+    Config {
+        file,
+        is_blank: false,
+        server,
+        settings,
+        providers,
+        combos,
+        aliases,
+        clients,
+        alerts,
+        warnings: Vec::new(),
+    }
 }
 
 fn syntax(file: &str, text: &str, error: &toml::de::Error) -> ConfigError {
