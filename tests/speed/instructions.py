@@ -103,7 +103,7 @@ def request(port, base, key, model, size):
 def read_answer(answer):
     status = answer.readline()
     if b" 200 " not in status:
-        sys.exit(f"an answer that is none: {status!r}")
+        raise ValueError(f"an answer that is none: {status!r}")
     length = None
     while (line := answer.readline()) != b"\r\n":
         name, value = line.split(b":", 1)
@@ -120,17 +120,24 @@ def drive(program, base, key, load):
     _, model, size, side_by_side, count = load
     asked = request(program.port, base, key, model, size)
 
+    failed = []
+
     def ask():
-        with socket.create_connection(("127.0.0.1", program.port)) as client, client.makefile("rb") as answer:
-            for _ in range(count):
-                client.sendall(asked)
-                read_answer(answer)
+        try:
+            with socket.create_connection(("127.0.0.1", program.port)) as client, client.makefile("rb") as answer:
+                for _ in range(count):
+                    client.sendall(asked)
+                    read_answer(answer)
+        except Exception as error:  # A thread's own end is told to nobody, and what was not asked costs nothing.
+            failed.append(error)
 
     lanes = [threading.Thread(target=ask) for _ in range(side_by_side)]
     for lane in lanes:
         lane.start()
     for lane in lanes:
         lane.join()
+    if failed:
+        raise failed[0]
 
 
 def counted(program, counts, base, key):
