@@ -74,7 +74,17 @@ fn rows(combo: &Value) -> Vec<Vec<String>> {
     items(&combo["members"]).map(row).collect()
 }
 
-fn parse(member: &str) -> Result<Value> {
+/// A member of a combo as people write it.
+pub(crate) fn member(member: &Value) -> String {
+    let target = format!("{}/{}", text(member, "provider"), text(member, "model"));
+    match member["alias"].as_str() {
+        Some(alias) => format!("{alias}={target}"),
+        None => target,
+    }
+}
+
+/// The member that people wrote, as the API takes it.
+pub(crate) fn parse(member: &str) -> Result<Value> {
     let (alias, target) =
         member.split_once('=').map_or((None, member), |(alias, target)| (Some(alias), target));
     let (provider, model) = target

@@ -62,15 +62,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Sets the chain of a provider; none clears it.
 pub(crate) fn set(api: &Api, provider: &str, steps: &[String]) -> Result<()> {
+    api.put(&format!("/providers/{provider}/fallbacks"), &legs(steps)).map(drop)
+}
+
+/// The chain that people wrote, as the API takes it.
+pub(crate) fn legs(steps: &[String]) -> Value {
     let leg = |step: &String| match step.split_once('/') {
         Some((provider, model)) => json!({ "provider": provider, "model": model }),
         None => json!({ "provider": step }),
     };
-    let legs: Vec<Value> = steps.iter().map(leg).collect();
-    api.put(&format!("/providers/{provider}/fallbacks"), &json!({ "legs": legs })).map(drop)
+    json!({ "legs": steps.iter().map(leg).collect::<Vec<_>>() })
 }
 
-fn step(leg: &Value) -> String {
+/// A step of a chain as people write it.
+pub(crate) fn step(leg: &Value) -> String {
     match leg["model"].as_str() {
         Some(model) => format!("{}/{model}", text(leg, "provider")),
         None => text(leg, "provider"),

@@ -52,12 +52,12 @@ pub(crate) struct Provider {
     /// PROVIDER or PROVIDER/MODEL, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) fallbacks: Vec<String>,
-    /// Whether it is not asked.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) paused: bool,
-    /// Whether it is shown first.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) favorite: bool,
+    /// Whether it is not asked, if the document says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) paused: Option<bool>,
+    /// Whether it is shown first, if the document says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) favorite: Option<bool>,
     /// The fields of its `[[provider]]` table; none for a provider that the file defines.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) definition: BTreeMap<String, Value>,

@@ -6,7 +6,11 @@ use anyhow::{Context as _, Result};
 use serde_json::{Map, Value};
 
 use super::document::{Client, Combo, Document, Key, Provider};
-use crate::cmd::api::{Api, items, text};
+use crate::cmd::{
+    api::{Api, items, text},
+    combos::member,
+    fallbacks::step,
+};
 
 /// Everything that was set up at run time, without secrets.
 pub(crate) fn gather(api: &Api) -> Result<Document> {
@@ -71,23 +75,6 @@ pub(crate) fn said(object: &Value) -> BTreeMap<String, Value> {
     fields.filter(|(_, value)| says(value)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// A step of a chain as people write it.
-pub(crate) fn step(leg: &Value) -> String {
-    match leg["model"].as_str() {
-        Some(model) => format!("{}/{model}", text(leg, "provider")),
-        None => text(leg, "provider"),
-    }
-}
-
-/// A member of a combo as people write it.
-pub(crate) fn member(member: &Value) -> String {
-    let target = format!("{}/{}", text(member, "provider"), text(member, "model"));
-    match member["alias"].as_str() {
-        Some(alias) => format!("{alias}={target}"),
-        None => target,
-    }
-}
-
 fn provider(api: &Api, view: &Value, chains: &Value) -> Result<Provider> {
     let id = text(view, "id");
     let from_file = view["origin"] == "file";
@@ -101,8 +88,8 @@ fn provider(api: &Api, view: &Value, chains: &Value) -> Result<Provider> {
             secret: None,
         });
     }
-    provider.paused = view["paused"] == true;
-    provider.favorite = view["favorite"] == true;
+    provider.paused = Some(view["paused"] == true);
+    provider.favorite = Some(view["favorite"] == true);
     if from_file {
         return Ok(provider);
     }

@@ -2,20 +2,24 @@
 //!
 //! A plan is made from what the gateway has; the same document twice makes a plan in which everything is as it is.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+mod keys;
+mod provider;
+
+use std::{collections::BTreeMap, fmt};
 
 use anyhow::Result;
-use backstop_store::Secret;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{
-    document::{Client, Combo, Document, Key, Provider},
-    gather::{keys, member, said, step},
+use self::{
+    keys::{NewKey, add_keys, known_keys, send_keys},
+    provider::{definition, marks},
 };
-use crate::cmd::api::{Api, items};
+use super::document::{Client, Combo, Document, Provider};
+use crate::cmd::{
+    api::{Api, items},
+    combos::{self, member},
+    fallbacks::{legs, step},
+};
 
 /// Steps in the order in which they are done.
 pub(crate) struct Plan {
@@ -54,13 +58,6 @@ enum Deed {
     AddKeys(String, Vec<NewKey>),
 }
 
-struct NewKey {
-    label: String,
-    account: Option<String>,
-    secret: Secret,
-    disabled: bool,
-}
-
 impl Plan {
     /// Compares a document with what a gateway has.
     pub(crate) fn new(api: &Api, document: &Document) -> Result<Self> {
@@ -73,7 +70,7 @@ impl Plan {
             if view.is_none() && provider.definition.is_empty() {
                 continue;
             }
-            marks(&mut steps, provider, view);
+            steps.extend(marks(provider, view));
             let known = known_keys(api, provider, view.is_some())?;
             add_keys(&mut steps, provider, &known, document.sealed.is_some());
         }
@@ -159,49 +156,6 @@ impl Deed {
     }
 }
 
-/// Adds keys, those of an account together, and takes those out of service that were.
-fn send_keys(api: &Api, provider: &str, keys: &[NewKey]) -> Result<()> {
-    let accounts: BTreeSet<&Option<String>> = keys.iter().map(|key| &key.account).collect();
-    for account in accounts {
-        let (plain, odd): (Vec<&NewKey>, Vec<&NewKey>) =
-            keys.iter().filter(|key| key.account == *account).partition(|key| fits_a_line(&key.secret));
-        let text: String = plain.iter().map(|key| line(key)).collect();
-        let mut results = Vec::new();
-        if !plain.is_empty() {
-            let body = json!({ "text": text, "account": account });
-            results.extend(items(&api.post(&format!("/providers/{provider}/keys/bulk"), &body)?).cloned());
-        }
-        for key in &odd {
-            let body = json!({ "key": key.secret.expose(), "label": key.label, "account": account });
-            results.push(api.post(&format!("/providers/{provider}/keys"), &body)?);
-        }
-        let disabled = plain.iter().chain(&odd).zip(&results).filter(|(key, _)| key.disabled);
-        let ids: Vec<&Value> = disabled.map(|(_, result)| &result["id"]).collect();
-        if !ids.is_empty() {
-            let body = json!({ "ids": ids, "action": "disable", "confirm": true });
-            api.post(&format!("/providers/{provider}/keys/bulk-action"), &body)?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether a key can stand in a line beside its label.
-fn fits_a_line(secret: &Secret) -> bool {
-    let plain = |letter: char| !letter.is_whitespace() && !matches!(letter, ',' | '"' | '\'' | '#');
-    secret.expose().chars().all(plain)
-}
-
-fn line(key: &NewKey) -> String {
-    let label: String =
-        key.label.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    let label = label.trim().trim_start_matches('#');
-    if label.is_empty() {
-        format!("{}\n", key.secret.expose())
-    } else {
-        format!("{label}\t{}\n", key.secret.expose())
-    }
-}
-
 fn rules(steps: &mut Vec<Step>, document: &Document, known: &Value) {
     for (name, toml) in &document.rules {
         let subject = format!("rule pack {name}");
@@ -215,133 +169,6 @@ fn rules(steps: &mut Vec<Step>, document: &Document, known: &Value) {
     }
 }
 
-fn definition(provider: &Provider, view: Option<&Value>) -> Step {
-    let subject = format!("provider {}", provider.id);
-    let mut body: Map<String, Value> = provider.definition.clone().into_iter().collect();
-    body.insert("id".to_owned(), json!(provider.id));
-    let models =
-        Deed::Put(format!("/providers/{}/models", provider.id), json!({ "models": provider.models }));
-    let Some(view) = view else {
-        if provider.definition.is_empty() {
-            let why = "a configuration file defined it there; add it to the one here first, for its keys too";
-            return Step::refused(subject, why);
-        }
-        let mut deeds = vec![Deed::Post("/providers".to_owned(), Value::Object(body))];
-        if !provider.models.is_empty() {
-            deeds.push(models);
-        }
-        return Step::add(subject, summary(provider), deeds);
-    };
-    if view["origin"] == "file" {
-        return Step::same(subject, "defined in the configuration file here, which stays as it is");
-    }
-    let mut has = said(&view["definition"]);
-    has.remove("id");
-    let mut changes = differences(&has, &said(&json!(provider.definition)));
-    let mut deeds = Vec::new();
-    if !changes.is_empty() {
-        deeds.push(Deed::Put(format!("/providers/{}", provider.id), Value::Object(body)));
-    }
-    let has_models: Vec<&str> = items(&view["models"]).filter_map(Value::as_str).collect();
-    if !provider.models.is_empty() && has_models != provider.models {
-        changes.push(format!("models {} -> {}", listed(&has_models), listed(&provider.models)));
-        deeds.push(models);
-    }
-    if changes.is_empty() {
-        Step::same(subject, "as it is")
-    } else {
-        Step::change(subject, changes.join("; "), deeds)
-    }
-}
-
-/// What a new provider is, in a few words.
-fn summary(provider: &Provider) -> String {
-    let word = |name: &str| provider.definition.get(name).and_then(Value::as_str);
-    let what = match (word("preset"), word("base_url")) {
-        (Some(preset), None) => format!("preset {preset}"),
-        (Some(preset), Some(url)) => format!("preset {preset} at {url}"),
-        (None, url) => format!("{} at {}", word("format").unwrap_or_default(), url.unwrap_or_default()),
-    };
-    match provider.models.len() {
-        0 => what,
-        1 => format!("{what}, 1 model"),
-        count => format!("{what}, {count} models"),
-    }
-}
-
-fn marks(steps: &mut Vec<Step>, provider: &Provider, view: Option<&Value>) {
-    let has = |mark: &str| view.is_some_and(|view| view[mark] == true);
-    if has("paused") == provider.paused && has("favorite") == provider.favorite {
-        return;
-    }
-    let body = json!({ "paused": provider.paused, "favorite": provider.favorite });
-    let word = if provider.paused { "paused" } else { "not paused" };
-    let deeds = vec![Deed::Patch(format!("/providers/{}", provider.id), body)];
-    steps.push(Step::change(format!("provider {}", provider.id), word.to_owned(), deeds));
-}
-
-/// Which keys of a provider the gateway has: by the key itself, or where that is not in the document by its hint.
-fn known_keys(api: &Api, provider: &Provider, is_there: bool) -> Result<Vec<bool>> {
-    if !is_there || provider.key.is_empty() {
-        return Ok(vec![false; provider.key.len()]);
-    }
-    let views = keys(api, &provider.id)?;
-    let by_hint = |key: &Key| !key.hint.is_empty() && views.iter().any(|view| view["hint"] == *key.hint);
-    let mut known = Vec::with_capacity(provider.key.len());
-    for some in provider.key.chunks(AT_ONCE) {
-        let secrets: Vec<&str> =
-            some.iter().map(|key| key.secret.as_ref().map_or("", |secret| secret.expose())).collect();
-        let found =
-            api.post(&format!("/providers/{}/keys/known", provider.id), &json!({ "keys": secrets }))?;
-        let is_known = |(key, found): (&Key, &Value)| match key.secret {
-            Some(_) => !found.is_null(),
-            None => by_hint(key),
-        };
-        known.extend(some.iter().zip(items(&found)).map(is_known));
-    }
-    Ok(known)
-}
-
-fn add_keys(steps: &mut Vec<Step>, provider: &Provider, known: &[bool], is_sealed: bool) {
-    let of = |wanted: bool| -> Vec<&Key> {
-        let keys = provider.key.iter().zip(known);
-        keys.filter(|(_, known)| **known == wanted).map(|(key, _)| key).collect()
-    };
-    let (there, missing) = (of(true), of(false));
-    let subject = format!("keys of {}", provider.id);
-    if !there.is_empty() {
-        steps.push(Step::same(subject.clone(), &format!("{} there already", hints(&there))));
-    }
-    let (given, bare): (Vec<&Key>, Vec<&Key>) = missing.into_iter().partition(|key| key.secret.is_some());
-    if !given.is_empty() {
-        let new = given.iter().filter_map(|key| {
-            let secret = key.secret.clone()?;
-            let (label, account) = (key.label.clone(), key.account.clone());
-            Some(NewKey { label, account, secret, disabled: key.disabled })
-        });
-        let deed = Deed::AddKeys(provider.id.clone(), new.collect());
-        steps.push(Step::add(subject.clone(), hints(&given), vec![deed]));
-    }
-    if !bare.is_empty() {
-        let why = if is_sealed {
-            "their secrets are left sealed"
-        } else {
-            "their secrets are not in it; `backstop keys add` adds them"
-        };
-        steps.push(Step::refused(subject, format!("{}: {why}", hints(&bare))));
-    }
-}
-
-/// The first keys by their hints, and how many more.
-fn hints(keys: &[&Key]) -> String {
-    let shown = keys.iter().take(SHOWN).map(|key| match key.label.as_str() {
-        "" => key.hint.clone(),
-        label => format!("{label} {}", key.hint),
-    });
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    if keys.len() > SHOWN { format!("{shown} and {} more", keys.len() - SHOWN) } else { shown }
-}
-
 fn chain(provider: &Provider, chains: &Value) -> Step {
     let subject = format!("fallbacks of {}", provider.id);
     let found = items(chains).find(|chain| chain["provider"] == *provider.id);
@@ -352,15 +179,18 @@ fn chain(provider: &Provider, chains: &Value) -> Step {
     if has == provider.fallbacks {
         return Step::same(subject, "as they are");
     }
-    let legs: Vec<Value> = provider.fallbacks.iter().map(|step| leg(step)).collect();
-    let deeds = vec![Deed::Put(format!("/providers/{}/fallbacks", provider.id), json!({ "legs": legs }))];
+    let deeds = vec![Deed::Put(format!("/providers/{}/fallbacks", provider.id), legs(&provider.fallbacks))];
     let wanted = provider.fallbacks.join(", then ");
     if has.is_empty() { Step::add(subject, wanted, deeds) } else { Step::change(subject, wanted, deeds) }
 }
 
 fn combo(wanted: &Combo, known: &Value) -> Step {
     let subject = format!("combo {}", wanted.id);
-    let members: Vec<Value> = wanted.members.iter().map(|text| read_member(text)).collect();
+    let read: Result<Vec<Value>> = wanted.members.iter().map(|member| combos::parse(member)).collect();
+    let members = match read {
+        Ok(members) => members,
+        Err(error) => return Step::refused(subject, error.to_string()),
+    };
     let body = json!({ "id": wanted.id, "members": members });
     let count = format!("{} members", wanted.members.len());
     let Some(has) = items(known).find(|known| known["id"] == *wanted.id) else {
@@ -410,42 +240,5 @@ fn client(wanted: &Client, known: &Value) -> Step {
     Step::add(subject, said, vec![Deed::Post("/clients/adopt".to_owned(), body)])
 }
 
-fn differences(has: &BTreeMap<String, Value>, wanted: &BTreeMap<String, Value>) -> Vec<String> {
-    let names: BTreeSet<&String> = has.keys().chain(wanted.keys()).collect();
-    let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
-    names
-        .into_iter()
-        .filter(|name| has.get(*name) != wanted.get(*name))
-        // A header can be a credential.
-        .map(|name| match name.as_str() {
-            "headers" | "query" => format!("other {name}"),
-            _ => format!("{name} {} -> {}", shown(has.get(name)), shown(wanted.get(name))),
-        })
-        .collect()
-}
-
-fn listed(models: &[impl AsRef<str>]) -> String {
-    let shown: Vec<&str> = models.iter().take(SHOWN).map(AsRef::as_ref).collect();
-    match models.len() {
-        0 => "none".to_owned(),
-        count if count > SHOWN => format!("{} and {} more", shown.join(", "), count - SHOWN),
-        _ => shown.join(", "),
-    }
-}
-
-fn leg(step: &str) -> Value {
-    match step.split_once('/') {
-        Some((provider, model)) => json!({ "provider": provider, "model": model }),
-        None => json!({ "provider": step }),
-    }
-}
-
-fn read_member(text: &str) -> Value {
-    let (alias, target) = text.split_once('=').map_or((None, text), |(alias, target)| (Some(alias), target));
-    let (provider, model) = target.split_once('/').unwrap_or((target, ""));
-    json!({ "provider": provider, "model": model, "alias": alias })
-}
-
+/// How many things of a kind are named before the others are counted.
 const SHOWN: usize = 4;
-/// Keys that are looked for by one call.
-const AT_ONCE: usize = 1000;

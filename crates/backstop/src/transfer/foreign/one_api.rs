@@ -110,7 +110,8 @@ fn provider(carrying: &mut Carrying<'_>, channel: &Value, table: &Table) -> Vec<
     };
     let label = if name.is_empty() { &kind.name } else { &name };
     let provider = carrying.provider(label, &upstream);
-    provider.paused = channel["status"].as_i64().is_some_and(|status| status != ENABLED);
+    let is_paused = channel["status"].as_i64().is_some_and(|status| status != ENABLED);
+    provider.paused = is_paused.then_some(true);
     let is_off = switched_off(channel);
     for (index, key) in keys(&text(channel, "key")).into_iter().enumerate() {
         if let Some(added) = provider.add_key("", Secret::new(&key)) {
@@ -125,7 +126,7 @@ fn provider(carrying: &mut Carrying<'_>, channel: &Value, table: &Table) -> Vec<
         provider.add_model(model);
         members.push(format!("{asked}={}/{model}", provider.id));
     }
-    if provider.paused { Vec::new() } else { members }
+    if is_paused { Vec::new() } else { members }
 }
 
 /// The keys of a channel: a JSON list, or one a line.
