@@ -15,12 +15,15 @@ use super::{
     api::{Api, Connect, text},
     passphrase::Passphrase,
 };
-use crate::transfer::{document::Document, gather::gather};
+use crate::transfer::{
+    document::{Document, Provider},
+    gather::gather,
+};
 
 /// Writes everything that was set up at run time into a document, which `backstop import` reads.
 ///
 /// Providers, models, fallbacks, combos, settings, rule packs, names and limits of client keys. What the configuration
-/// file defines is in that file. Secrets are in it only with --with-secrets, sealed by a passphrase of at least twelve
+/// file defines is in that file. Secrets, and the headers, query and proxy of providers, are in it only with --with-secrets, sealed by a passphrase of at least twelve
 /// characters (argon2id, XChaCha20-Poly1305); of client keys only the hash is known, which is enough for them to go on
 /// working elsewhere.
 #[derive(clap::Args)]
@@ -29,7 +32,7 @@ use crate::transfer::{document::Document, gather::gather};
   backstop export --with-secrets --passphrase-file phrase.txt --output backup.toml
   backstop export --json | jq .provider")]
 pub(crate) struct Args {
-    /// Puts keys and the hashes of client keys into it, sealed.
+    /// Puts keys, what else of providers may hold credentials, and the hashes of client keys into it, sealed.
     #[arg(long)]
     with_secrets: bool,
     #[command(flatten)]
@@ -47,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.with_secrets || args.passphrase.is_named() {
         seal(&api, &args.passphrase, &mut document)?;
     }
+    tell_what_is_left_out(&document);
     let mut text = if args.connect.json {
         serde_json::to_string_pretty(&document)?
     } else {
@@ -64,6 +68,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         eprintln!("the configuration file or the environment defines {names}: take that along too");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn tell_what_is_left_out(document: &Document) {
+    if document.sealed.is_some() {
+        return;
+    }
+    let holds = |provider: &&Provider| !provider.secret_fields.is_empty();
+    for provider in document.provider.iter().filter(holds) {
+        let (id, fields) = (&provider.id, provider.secret_fields.join(", "));
+        eprintln!("left out of {id}, for they may hold credentials: {fields}; --with-secrets takes them along");
+    }
 }
 
 fn seal(api: &Api, passphrase: &Passphrase, document: &mut Document) -> Result<()> {

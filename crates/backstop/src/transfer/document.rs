@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use anyhow::{Context as _, Result, bail};
 use backstop_dashboard::{
-    actions::secrets::{ClientSecret, KeySecret, Secrets},
+    actions::secrets::{ClientSecret, KeySecret, SECRET_FIELDS, Secrets},
     sealing::Sealed,
 };
 use backstop_store::Secret;
@@ -61,6 +61,9 @@ pub(crate) struct Provider {
     /// The fields of its `[[provider]]` table; none for a provider that the file defines.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) definition: BTreeMap<String, Value>,
+    /// Fields of the definition that may hold credentials, and so are sealed or left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) secret_fields: Vec<String>,
     /// Its keys in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) key: Vec<Key>,
@@ -150,6 +153,11 @@ impl Document {
                 }
             }
         }
+        for (id, fields) in secrets.definitions {
+            if let Some(known) = self.provider.iter_mut().find(|known| known.id == id) {
+                known.definition.extend(fields.0);
+            }
+        }
         for ClientSecret { name, prefix, hash } in secrets.clients {
             let mut unnamed = self.client.iter_mut().filter(|client| client.hash.is_none());
             if let Some(client) = unnamed.find(|client| client.name == name && client.prefix == prefix) {
@@ -161,6 +169,12 @@ impl Document {
 }
 
 impl Provider {
+    /// Takes the fields that may hold credentials out of the definition.
+    pub(crate) fn leave_out_secrets(&mut self) {
+        let held = SECRET_FIELDS.into_iter().filter(|name| self.definition.remove(*name).is_some());
+        self.secret_fields = held.map(str::to_owned).collect();
+    }
+
     /// Puts secrets to the keys that they belong to, by label and hint.
     fn take_secrets(&mut self, keys: impl Iterator<Item = Key>) {
         for key in keys {

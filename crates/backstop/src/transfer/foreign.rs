@@ -88,6 +88,13 @@ impl<'c> Carrying<'c> {
     pub(crate) fn provider(&mut self, name: &str, upstream: &Upstream<'_>) -> &mut Provider {
         let id = self.free_id(name);
         let definition = self.definition(upstream);
+        if let Upstream::At { url, .. } = upstream
+            && plain_address(url).1
+        {
+            self.leave_out(format!(
+                "provider {id}: credentials or a query in its address; add them as a key, a header or a query"
+            ));
+        }
         self.carried.document.provider.push(Provider { id, definition, ..Provider::default() });
         self.carried.document.provider.last_mut().expect("a provider was just added")
     }
@@ -127,8 +134,9 @@ impl<'c> Carrying<'c> {
     fn definition(&self, upstream: &Upstream<'_>) -> BTreeMap<String, Value> {
         let (url, format, named) = match upstream {
             Upstream::Preset(id) => return BTreeMap::from([("preset".to_owned(), json!(id))]),
-            Upstream::At { url, format, preset } => (url.trim_end_matches('/'), *format, *preset),
+            Upstream::At { url, format, preset } => (plain_address(url).0, *format, *preset),
         };
+        let url = url.trim_end_matches('/');
         if let Some(preset) = self.preset_at(url, format) {
             return BTreeMap::from([("preset".to_owned(), json!(preset.id))]);
         }
@@ -204,6 +212,17 @@ fn says_something(value: &Value) -> bool {
         Value::Object(fields) => !fields.is_empty(),
         Value::Bool(_) | Value::Number(_) => true,
     }
+}
+
+/// An address without what may be a credential in it, before its host or behind its path, and whether there was any.
+pub(crate) fn plain_address(url: &str) -> (String, bool) {
+    let place = &url[..url.find(['?', '#']).unwrap_or(url.len())];
+    let (scheme, rest) = place.split_once("://").map_or(("", place), |(scheme, rest)| (scheme, rest));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let plain = if scheme.is_empty() { format!("{host}{path}") } else { format!("{scheme}://{host}{path}") };
+    let held = plain.len() < url.len();
+    (plain, held)
 }
 
 /// An address without scheme, last slash and version, in lower case.

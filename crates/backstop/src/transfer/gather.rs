@@ -95,6 +95,7 @@ fn provider(api: &Api, view: &Value, chains: &Value) -> Result<Provider> {
     }
     provider.definition = said(&view["definition"]);
     provider.definition.remove("id");
+    provider.leave_out_secrets();
     provider.models = items(&view["models"]).filter_map(Value::as_str).map(str::to_owned).collect();
     let chain =
         items(chains).find(|chain| chain["provider"] == *id).context("a provider without its chain")?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use self::{
     keys::{NewKey, add_keys, known_keys, send_keys},
-    provider::{definition, marks},
+    provider::{definition, lost_fields, marks},
 };
 use super::document::{Client, Combo, Document, Provider};
 use crate::cmd::{
@@ -70,6 +70,7 @@ impl Plan {
             if view.is_none() && provider.definition.is_empty() {
                 continue;
             }
+            steps.extend(lost_fields(provider, view, document.sealed.is_some()));
             steps.extend(marks(provider, view));
             let known = known_keys(api, provider, view.is_some())?;
             add_keys(&mut steps, provider, &known, document.sealed.is_some());

@@ -4,6 +4,7 @@ use std::{fs, process::Stdio};
 
 use backstop_faultd::{Client, Faultd, Script};
 use expect_test::{Expect, expect};
+use serde_json::json;
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use crate::served::Served;
@@ -22,6 +23,9 @@ async fn a_whole_set_up_moves_with_its_keys_and_its_clients() {
     assert_eq!(code, 0, "{told}");
     let exported = fs::read_to_string(&file).unwrap();
     assert!(!exported.contains("sk-one") && !exported.contains("sk-two"), "{exported}");
+    let (open, _) = backstop(&old, &["export"], "").await;
+    assert!(open.contains("left out of spare") && !open.contains("canary"), "{open}");
+    assert!(!exported.contains("canary"), "{exported}");
 
     told_as(
         &new,
@@ -78,8 +82,11 @@ async fn a_whole_set_up_moves_with_its_keys_and_its_clients() {
     let (keys, _) = backstop(&new, &["keys", "list", "house"], "").await;
     assert!(keys.lines().any(|line| line.contains("two") && line.contains("disabled")), "{keys}");
     let (again, _) = backstop(&new, &["export"], "").await;
+    let again = again.split("left out of spare").next().unwrap();
     let plain = |text: &str| text.split("\n[sealed]").next().unwrap().trim().to_owned();
-    assert_eq!(plain(&again), plain(&exported));
+    assert_eq!(plain(again), plain(&exported));
+    let (_, spare) = new.admin("GET", "/api/providers/spare", None).await;
+    assert_eq!(spare.matches("canary").count(), 3, "{spare}");
     assert!(!new.stderr().contains("sk-one"), "{}", new.stderr());
 }
 
@@ -98,6 +105,12 @@ async fn set_up(served: &Served, url: &str) -> String {
         let (told, code) = backstop(served, arguments, stdin).await;
         assert_eq!(code, 0, "{arguments:?}: {told}");
     }
+    let spare = json!({
+        "id": "spare", "format": "openai-chat", "base_url": url, "headers": { "x-own": "canary-header" },
+        "query": { "own": "canary-query" }, "proxy": "http://me:canary-proxy@127.0.0.1:9",
+    });
+    let (status, told) = served.admin("PUT", "/api/providers/spare", Some(&spare.to_string())).await;
+    assert_eq!(status, 200, "{told}");
     let (made, _) =
         backstop(served, &["clients", "add", "laptop", "--provider", "house", "--rpm", "60"], "").await;
     made.lines().find(|line| line.starts_with("bsk_")).unwrap().to_owned()
@@ -105,7 +118,7 @@ async fn set_up(served: &Served, url: &str) -> String {
 
 async fn told_as(served: &Served, arguments: &[&str], expected: &Expect, url: &str) {
     let (text, _) = backstop(served, arguments, PHRASE).await;
-    assert!(!text.contains("sk-one-0"), "{text}");
+    assert!(!text.contains("sk-one-0") && !text.contains("canary"), "{text}");
     let prefix = text.split("client key laptop: bsk_").nth(1).and_then(|rest| rest.split('…').next());
     let text = prefix.map_or_else(|| text.clone(), |prefix| text.replace(prefix, "######"));
     expected.assert_eq(&text.replace(url, "PROVIDER"));

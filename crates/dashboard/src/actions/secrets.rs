@@ -1,11 +1,13 @@
-//! The secrets of this gateway for another one: every key that was added at run time and every client key's hash, as
-//! one text that only a passphrase opens. No secret leaves in the clear.
+//! The secrets of this gateway for another one: every key that was added at run time, what may hold a credential in the
+//! definitions of providers, and every client key's hash, as one text that only a passphrase opens. No secret leaves in
+//! the clear.
 
 use std::collections::BTreeMap;
 
-use backstop_store::{Secret, Store, clients::hash_text, keys::Origin};
+use backstop_store::{Secret, Store, clients::hash_text, configuration::Kind, keys::Origin};
 use backstop_triage::ProviderId;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
@@ -21,6 +23,9 @@ pub struct Secrets {
     pub keys: BTreeMap<String, Vec<KeySecret>>,
     /// Client keys.
     pub clients: Vec<ClientSecret>,
+    /// What may hold credentials in the definitions of providers.
+    #[serde(default)]
+    pub definitions: BTreeMap<String, SecretFields>,
 }
 
 /// A provider's key.
@@ -33,6 +38,11 @@ pub struct KeySecret {
     /// The credential.
     pub key: String,
 }
+
+/// The [`SECRET_FIELDS`] of a provider's definition, by their names.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretFields(pub BTreeMap<String, Value>);
 
 /// A client key; of the key itself only the hash is known.
 #[derive(Debug, Serialize, Deserialize)]
@@ -61,6 +71,12 @@ pub struct SealedSecrets {
 impl std::fmt::Debug for KeySecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeySecret").field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for SecretFields {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
     }
 }
 
@@ -101,6 +117,13 @@ fn collect(store: &Store, providers: &[ProviderId]) -> Answer<(Secrets, usize)> 
             }
         }
     }
+    for object in store.objects(Kind::Provider)? {
+        let mut fields: BTreeMap<String, Value> = serde_json::from_str(&object.spec).unwrap_or_default();
+        fields.retain(|name, _| SECRET_FIELDS.contains(&name.as_str()));
+        if !fields.is_empty() {
+            secrets.definitions.insert(object.id, SecretFields(fields));
+        }
+    }
     let clients = store.clients()?.into_iter().filter(|row| row.origin == Origin::Added);
     secrets.clients = clients
         .map(|row| ClientSecret { name: row.name, prefix: row.prefix, hash: hash_text(&row.hash) })
@@ -117,3 +140,6 @@ fn refused(error: &SealError) -> Problem {
         | SealError::WrongPassphrase => Problem::broken(error.to_string()),
     }
 }
+
+/// The fields of a provider's definition that may hold credentials.
+pub const SECRET_FIELDS: [&str; 3] = ["headers", "query", "proxy"];

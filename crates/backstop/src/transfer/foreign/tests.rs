@@ -98,6 +98,7 @@ fn litellm_deployments_become_providers_and_groups_of_models_a_combo() {
             # not carried over: model gpt (openai/gpt-5): rpm
             # not carried over: model mini (gpt-5-mini): the environment here has no GONE; export it and import again
             # not carried over: model bed (bedrock/claude): its requests are signed, which Backstop does not do
+            # not carried over: provider openai-3: credentials or a query in its address; add them as a key, a header or a query
             # not carried over: provider anthropic: translation from chat to messages; clients ask its models on /v1/messages
             # not carried over: client key master key: it has less than 16 characters and could be guessed; `backstop clients add "master key"` makes a new one
             # not carried over: router_settings: num_retries
@@ -393,7 +394,7 @@ model_list:
   - model_name: mini
     litellm_params: { model: gpt-5-mini, api_key: os.environ/GONE }
   - model_name: house
-    litellm_params: { model: openai/glm, api_base: "http://10.0.0.5:8000/v1", api_key: none }
+    litellm_params: { model: openai/glm, api_base: "http://me:secret@10.0.0.5:8000/v1?key=secret", api_key: none }
     model_info: { max_input_tokens: 65536 }
   - model_name: claude
     litellm_params: { model: anthropic/claude-x, api_key: sk-ant-secret-0123456789 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{Deed, SHOWN, Step};
 use crate::{
     cmd::api::items,
-    transfer::{document::Provider, gather::said},
+    transfer::{document::Provider, foreign::plain_address, gather::said},
 };
 
 pub(super) fn definition(provider: &Provider, view: Option<&Value>) -> Step {
@@ -78,6 +78,19 @@ pub(super) fn marks(provider: &Provider, view: Option<&Value>) -> Option<Step> {
     (!words.is_empty()).then(|| Step::change(subject(provider), words.join(", "), vec![deed]))
 }
 
+/// Fields that the document names without their values, and that the provider does not have here either.
+pub(super) fn lost_fields(provider: &Provider, view: Option<&Value>, is_sealed: bool) -> Option<Step> {
+    if view.is_some_and(|view| view["origin"] == "file") {
+        return None;
+    }
+    let has = view.map(|view| said(&view["definition"])).unwrap_or_default();
+    let is_lost = |name: &&String| !provider.definition.contains_key(*name) && !has.contains_key(*name);
+    let lost: Vec<&str> = provider.secret_fields.iter().filter(is_lost).map(String::as_str).collect();
+    let why = if is_sealed { "left sealed" } else { "not in it; export --with-secrets takes them along" };
+    let said = format!("{}: {why}", lost.join(", "));
+    (!lost.is_empty()).then(|| Step::refused(subject(provider), said))
+}
+
 fn subject(provider: &Provider) -> String {
     format!("provider {}", provider.id)
 }
@@ -111,7 +124,8 @@ fn merged(has: &BTreeMap<String, Value>, wanted: BTreeMap<String, Value>) -> BTr
 /// What a new provider is, in a few words.
 fn summary(provider: &Provider) -> String {
     let word = |name: &str| provider.definition.get(name).and_then(Value::as_str);
-    let what = match (word("preset"), word("base_url")) {
+    let url = word("base_url").map(|url| plain_address(url).0);
+    let what = match (word("preset"), url) {
         (Some(preset), None) => format!("preset {preset}"),
         (Some(preset), Some(url)) => format!("preset {preset} at {url}"),
         (None, url) => format!("{} at {}", word("format").unwrap_or_default(), url.unwrap_or_default()),
@@ -126,12 +140,17 @@ fn summary(provider: &Provider) -> String {
 fn differences(has: &BTreeMap<String, Value>, wanted: &BTreeMap<String, Value>) -> Vec<String> {
     let names: BTreeSet<&String> = has.keys().chain(wanted.keys()).collect();
     let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+    let address = |value: Option<&Value>| {
+        let plain = value.and_then(Value::as_str).map(|url| json!(plain_address(url).0));
+        shown(plain.as_ref())
+    };
     names
         .into_iter()
         .filter(|name| has.get(*name) != wanted.get(*name))
         // These can hold credentials.
         .map(|name| match name.as_str() {
             "headers" | "query" | "proxy" => format!("other {name}"),
+            "base_url" => format!("{name} {} -> {}", address(has.get(name)), address(wanted.get(name))),
             _ => format!("{name} {} -> {}", shown(has.get(name)), shown(wanted.get(name))),
         })
         .collect()
@@ -152,9 +171,9 @@ mod tests {
 
     use super::*;
 
-    fn provider(definition: Value, models: &[&str]) -> Provider {
+    fn provider(definition: &Value, models: &[&str]) -> Provider {
         let models = models.iter().map(ToString::to_string).collect();
-        Provider { id: "house".to_owned(), definition: said(&definition), models, ..Provider::default() }
+        Provider { id: "house".to_owned(), definition: said(definition), models, ..Provider::default() }
     }
 
     fn check(step: &Step, expected: &Expect) {
@@ -174,7 +193,7 @@ mod tests {
             },
             "models": ["large", "own"], "paused": true, "favorite": true,
         });
-        let same = provider(json!({ "preset": "one" }), &["large"]);
+        let same = provider(&json!({ "preset": "one" }), &["large"]);
         check(
             &definition(&same, Some(&view)),
             &expect![[r#"
@@ -183,7 +202,7 @@ mod tests {
         );
         assert!(marks(&same, Some(&view)).is_none());
         let other = provider(
-            json!({ "preset": "one", "headers": { "x-b": "3" }, "proxy": "http://me:secret@b.test:1" }),
+            &json!({ "preset": "one", "headers": { "x-b": "3" }, "proxy": "http://me:secret@b.test:1" }),
             &["small"],
         );
         check(
@@ -205,7 +224,7 @@ mod tests {
             "models": [],
         });
         check(
-            &definition(&provider(json!({ "preset": "one" }), &[]), Some(&view)),
+            &definition(&provider(&json!({ "preset": "one" }), &[]), Some(&view)),
             &expect![[r#"
             ~ provider house: base_url "https://a.test" -> nothing; format "gemini" -> nothing; preset nothing -> "one"
             PUT /providers/house {"id":"house","preset":"one","rules":"own"}
