@@ -51,16 +51,7 @@ impl Connect {
 
     /// Asks whether the gateway is ready; needs no token.
     pub(crate) fn ready(&self) -> Result<()> {
-        let url = self.url();
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let http = HttpClient::new(Duration::from_secs(5));
-        let reply =
-            runtime.block_on(http.send(Method::GET, &format!("{url}/readyz"), &[], Vec::new().into()));
-        let reply = reply.with_context(|| format!("no gateway answers at {url}"))?;
-        if reply.status != 200 {
-            bail!("the gateway at {url} is not ready: it answers {}", reply.status);
-        }
-        Ok(())
+        ready(&self.url())
     }
 
     /// Finds the token; nothing is sent yet.
@@ -142,6 +133,18 @@ impl Api {
             None => bail!("the gateway answered {} to {path}", reply.status),
         }
     }
+}
+
+/// Asks whether a gateway is ready at an address; needs no token.
+pub(crate) fn ready(url: &str) -> Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let http = HttpClient::new(Duration::from_secs(5));
+    let reply = runtime.block_on(http.send(Method::GET, &format!("{url}/readyz"), &[], Vec::new().into()));
+    let reply = reply.with_context(|| format!("no gateway answers at {url}"))?;
+    if reply.status != 200 {
+        bail!("the gateway at {url} is not ready: it answers {}", reply.status);
+    }
+    Ok(())
 }
 
 /// A table with aligned columns.

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     findings.extend(machine::certificates());
     if let Some(setup) = &setup {
         findings.extend(machine::proxies(setup));
-        findings.extend(network::listening(&setup.config.server, &args.connect));
+        findings.extend(network::listening(&setup.config.server));
     }
     findings.extend(network::gateway(&args.connect));
     if let Some(setup) = setup.as_ref().filter(|_| args.online) {

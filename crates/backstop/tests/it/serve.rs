@@ -268,6 +268,20 @@ async fn a_changed_rule_takes_over_and_a_wrong_one_changes_nothing() {
 }
 
 /// What the gateway logged of failed attempts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_knows_the_gateway_at_any_of_its_addresses() {
+    let gateway = Served::start("").await;
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (own, foreign) = (gateway.address(), other.local_addr().unwrap());
+    let listen = format!("[server]\nlisten = [\"{foreign}\", \"{own}\"]\n");
+    let (_folder, file) = written(&listen);
+    drop(other);
+    let url = gateway.url().replace("127.0.0.1", "localhost");
+    let looked = backstop(&["doctor", "--config", &file], &[("BACKSTOP_URL", &url)]);
+    let told = String::from_utf8_lossy(&looked.stdout).into_owned();
+    assert!(told.contains(&format!("port: the gateway listens on {own}")), "{told}");
+}
+
 fn verdicts(gateway: &Served) -> Vec<serde_json::Value> {
     let log = gateway.stderr();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());

@@ -13,20 +13,19 @@ use serde_json::Value;
 
 use super::Finding;
 use crate::cmd::{
-    api::{Connect, items, text},
+    api::{Connect, items, ready, text},
     places,
     setup::Setup,
 };
 
 /// Whether the addresses to listen on are free, and who can reach them.
-pub(super) fn listening(server: &Server, connect: &Connect) -> Vec<Finding> {
-    let runs = connect.ready().is_ok();
+pub(super) fn listening(server: &Server) -> Vec<Finding> {
     let mut findings = Vec::new();
     for address in &server.listen {
         let reached = places::reachable(*address);
         let taken = TcpStream::connect_timeout(&reached, PATIENCE).is_ok();
         findings.push(match (taken, TcpListener::bind(address)) {
-            (true, _) if runs && connect.url().ends_with(&reached.to_string()) => {
+            (true, _) if ready(&format!("http://{reached}")).is_ok() => {
                 Finding::ok("port", format!("the gateway listens on {address}"))
             }
             (true, _) => Finding::fail(
