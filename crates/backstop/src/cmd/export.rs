@@ -1,15 +1,15 @@
 //! `backstop export`: the whole set-up as a document.
 
 use std::{
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 
 use super::{
     api::{Api, Connect, text},
@@ -77,7 +77,9 @@ fn tell_what_is_left_out(document: &Document) {
     let holds = |provider: &&Provider| !provider.secret_fields.is_empty();
     for provider in document.provider.iter().filter(holds) {
         let (id, fields) = (&provider.id, provider.secret_fields.join(", "));
-        eprintln!("left out of {id}, for they may hold credentials: {fields}; --with-secrets takes them along");
+        eprintln!(
+            "left out of {id}, for they may hold credentials: {fields}; --with-secrets takes them along"
+        );
     }
 }
 
@@ -92,8 +94,38 @@ fn seal(api: &Api, passphrase: &Passphrase, document: &mut Document) -> Result<(
     Ok(())
 }
 
+/// Writes a file that nobody else can read, whole or not at all; what is no plain file, such as a pipe, is written into.
 fn write(file: &Path, text: &str) -> io::Result<()> {
-    let mut opened = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(file)?;
-    opened.write_all(text.as_bytes())?;
-    opened.sync_all()
+    let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if fs::metadata(&file).is_ok_and(|metadata| !metadata.is_file()) {
+        return OpenOptions::new().write(true).open(&file)?.write_all(text.as_bytes());
+    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut written = NamedTempFile::new_in(folder.unwrap_or_else(|| Path::new(".")))?;
+    written.write_all(text.as_bytes())?;
+    written.as_file().sync_all()?;
+    written.persist(&file).map(drop).map_err(|failed| failed.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_could_read_is_not_written_into() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("setup.toml");
+        fs::write(&file, "a longer text from before").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let mut before = fs::File::open(&file).unwrap();
+        write(&file, "secret").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "secret");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(io::read_to_string(&mut before).unwrap(), "a longer text from before");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        write(Path::new("/dev/null"), "secret").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
 }

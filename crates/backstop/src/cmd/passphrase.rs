@@ -1,13 +1,13 @@
 //! A passphrase from a file, a variable or a terminal that does not show it; never from an argument.
 
 use std::{
-    io::{self, BufRead as _, IsTerminal as _},
+    io::{self, BufRead, IsTerminal as _},
     path::PathBuf,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use backstop_store::Secret;
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 
 use super::api::secret_text;
 
@@ -54,11 +54,31 @@ fn typed() -> Result<String> {
     eprint!("passphrase: ");
     let before = tcgetattr(&stdin)?;
     let mut silent = before.clone();
-    silent.local_modes.remove(LocalModes::ECHO);
+    // Ctrl-C ends the line and not the program, which would leave the terminal without echo.
+    silent.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
+    silent.special_codes[SpecialCodeIndex::VEOL] = CTRL_C;
     tcsetattr(&stdin, OptionalActions::Flush, &silent)?;
-    let read = stdin.lock().read_line(&mut line);
+    let read = typed_line(&mut stdin.lock());
     tcsetattr(&stdin, OptionalActions::Flush, &before)?;
     eprintln!();
-    read.context("the terminal cannot be read")?;
-    Ok(line)
+    read
 }
+
+/// The bytes up to the end of a line.
+fn typed_line(terminal: &mut impl BufRead) -> Result<String> {
+    let mut line = Vec::new();
+    loop {
+        let bytes = terminal.fill_buf().context("the terminal cannot be read")?;
+        if bytes.contains(&CTRL_C) {
+            bail!("interrupted; nothing was changed");
+        }
+        let length = bytes.len();
+        line.extend_from_slice(bytes);
+        terminal.consume(length);
+        if length == 0 || line.ends_with(b"\n") {
+            return String::from_utf8(line).map_err(|_| anyhow!("the passphrase is no UTF-8"));
+        }
+    }
+}
+
+const CTRL_C: u8 = 3;

@@ -4,8 +4,14 @@ use std::{fs, process::Stdio};
 
 use backstop_faultd::{Client, Faultd, Script};
 use expect_test::{Expect, expect};
+use pty_process::Pty;
+use rustix::termios::{LocalModes, tcgetattr};
 use serde_json::json;
-use tokio::{io::AsyncWriteExt as _, process::Command};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    process::Command,
+};
 
 use crate::served::Served;
 
@@ -88,6 +94,37 @@ async fn a_whole_set_up_moves_with_its_keys_and_its_clients() {
     let (_, spare) = new.admin("GET", "/api/providers/spare", None).await;
     assert_eq!(spare.matches("canary").count(), 3, "{spare}");
     assert!(!new.stderr().contains("sk-one"), "{}", new.stderr());
+}
+
+#[tokio::test]
+async fn an_interrupted_prompt_leaves_the_terminal_as_it_was() {
+    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = folder.path().join("setup.toml");
+    let sealed =
+        "[sealed]\nmethod = \"a\"\nmemory_kib = 1\npasses = 1\nsalt = \"\"\nnonce = \"\"\ndata = \"\"\n";
+    fs::write(&file, format!("backstop = 1\n{sealed}")).unwrap();
+    let (mut pty, pts) = pty_process::open().unwrap();
+    let shows = |pty: &Pty| tcgetattr(pty).unwrap().local_modes.contains(LocalModes::ECHO | LocalModes::ISIG);
+    let command = pty_process::Command::new(env!("CARGO_BIN_EXE_backstop")).arg("import").arg(&file);
+    let mut child = command.spawn(pts).unwrap();
+    let mut shown = String::new();
+    let mut chunk = [0; 1024];
+    while let Ok(read @ 1..) = pty.read(&mut chunk).await {
+        let asked = shown.contains("passphrase: ");
+        shown.push_str(&String::from_utf8_lossy(&chunk[..read]));
+        if !asked && shown.contains("passphrase: ") {
+            while shows(&pty) {
+                tokio::task::yield_now().await;
+            }
+            pty.write_all(b"correct horse\x03").await.unwrap();
+        }
+        if shown.contains("interrupted") {
+            break;
+        }
+    }
+    assert_eq!(child.wait().await.unwrap().code(), Some(1), "{shown}");
+    assert!(shown.contains("interrupted") && !shown.contains("horse"), "{shown}");
+    assert!(shows(&pty));
 }
 
 /// Sets a gateway up; a client key of it.
