@@ -18,7 +18,7 @@ use super::api::{Api, Connect, items, table, text};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   KEY=$(backstop clients add laptop)                       # the key alone is on standard output
-  backstop clients add ci --provider openai --rpm 60 --usd-per-month 20 --expires 90d
+  backstop clients add ci --provider house --rpm 60 --usd-per-month 20 --expires 90d
   backstop clients limits ci --rpm 120
   backstop clients revoke ci")]
 pub(crate) struct Args {

@@ -13,7 +13,7 @@ use super::api::{Connect, items, table, text};
 /// in order; without an alias a member goes by its model's own name.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  backstop combos set best top=zai/glm-5.2 top=openrouter/z-ai/glm-5.2 small=groq/llama-3.1-8b-instant
+  backstop combos set best top=first/large top=second/team/large small=house/small
   backstop combos list
   backstop combos rm best")]
 pub(crate) struct Args {

@@ -24,8 +24,8 @@ use super::{
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   backstop connect                                   # which clients are known
-  backstop connect claude-code --provider anthropic --new-key laptop
-  backstop connect codex --model openai/gpt-5-mini
+  backstop connect claude-code --provider house --new-key laptop
+  backstop connect codex --model house/small
   backstop connect opencode --prompt | pbcopy        # a task for an AI agent that does it")]
 pub(crate) struct Args {
     /// The client; without one, those that are known.

@@ -13,8 +13,8 @@ use super::api::{Api, Connect, items, table, text};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   backstop fallbacks list
-  backstop fallbacks set zai openrouter/z-ai/glm-5.2 inhouse
-  backstop fallbacks rm zai")]
+  backstop fallbacks set first second/team/large house
+  backstop fallbacks rm first")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,

@@ -15,7 +15,7 @@ use super::{
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   backstop providers presets coding                  # what is known by name
-  backstop providers add mine --preset zai-coding
+  backstop providers add mine --preset PRESET      # `backstop providers presets` lists them
   backstop providers add house --format openai-chat --base-url http://127.0.0.1:8000/v1
   backstop providers test mine")]
 pub(crate) struct Args {
