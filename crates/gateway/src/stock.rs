@@ -140,23 +140,67 @@ fn make(store: &Store, rows: &mut Vec<ClientRow>) -> Result<Secret, StoreError> 
     Ok(secret)
 }
 
-/// The clients that the store knows, and those of the configuration that it could not take in.
-fn with_passing(config: &Config, mut rows: Vec<ClientRow>, now: Timestamp) -> Vec<ClientRow> {
-    for client in &config.clients {
+/// The clients that were made at run time, and those of the configuration as it says, by the ids that the store knows.
+fn with_passing(config: &Config, known: Vec<ClientRow>, now: Timestamp) -> Vec<ClientRow> {
+    let mut known: HashMap<[u8; 32], ClientRow> = known.into_iter().map(|row| (row.hash, row)).collect();
+    let named = |client: &Client| {
         let hash = token_hash(client.secret.expose());
-        if rows.iter().all(|row| row.hash != hash) {
-            rows.push(ClientRow {
-                id: passing_number(&hash),
-                name: client.name.clone(),
-                origin: Origin::File,
-                prefix: String::new(),
-                hash,
-                limits: client.limits.clone(),
-                created_at: now,
-                expires_at: client.expires,
-                version: 1,
-            });
+        let before = known.remove(&hash);
+        ClientRow {
+            id: before.as_ref().map_or_else(|| passing_number(&hash), |row| row.id),
+            name: client.name.clone(),
+            origin: Origin::File,
+            prefix: client.secret.hint(),
+            hash,
+            limits: client.limits.clone(),
+            created_at: before.as_ref().map_or(now, |row| row.created_at),
+            expires_at: client.expires,
+            version: before.map_or(1, |row| row.version),
         }
-    }
+    };
+    let mut rows: Vec<ClientRow> = config.clients.iter().map(named).collect();
+    rows.extend(known.into_values().filter(|row| row.origin == Origin::Added));
+    rows.sort_unstable_by_key(|row| row.id);
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use backstop_triage::Catalog;
+
+    use super::*;
+    use crate::config::Environment;
+
+    fn config(clients: &str) -> Config {
+        Config::parse(clients, Path::new("t.toml"), &Environment::default(), &Catalog::embedded()).unwrap()
+    }
+
+    #[test]
+    fn on_a_store_that_cannot_be_written_only_those_come_in_whom_the_configuration_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let first = |config: &Config| {
+            let now = "2026-11-30T12:00:00Z".parse().unwrap();
+            clients(config, &store, &Clients::default(), (First::Make, now)).unwrap().0
+        };
+        first(&config(
+            "[[client]]\nname = \"stays\"\nvalue = \"bsk_of_one_that_stays\"\n[[client]]\nname = \"goes\"\nvalue = \"bsk_of_one_that_goes\"\n",
+        ));
+        let new = NewClient { name: "added".to_owned(), ..NewClient::default() };
+        let (_, added) = store.create_client(new).wait().unwrap();
+        store.close();
+        let changed = config(
+            "[[client]]\nname = \"stays\"\nvalue = \"bsk_of_one_that_stays\"\nrequests_per_minute = 7\nexpires = \"2027-01-01T00:00:00Z\"\n[[client]]\nname = \"comes\"\nvalue = \"bsk_of_one_that_comes\"\n",
+        );
+        let clients = first(&changed);
+        let known =
+            ["bsk_of_one_that_stays", "bsk_of_one_that_comes", added.expose()].map(|key| clients.knows(key));
+        assert_eq!((known, clients.knows("bsk_of_one_that_goes")), ([true; 3], false));
+        let rows = with_passing(&changed, store.clients().unwrap(), Timestamp::UNIX_EPOCH);
+        let stays = rows.iter().find(|row| row.name == "stays").unwrap();
+        assert_eq!((stays.id, stays.limits.requests_per_minute), (1, Some(7)));
+        assert_eq!(stays.expires_at, changed.clients[0].expires);
+    }
 }
