@@ -44,11 +44,12 @@ pub(crate) fn clean(
     retention: &Retention,
     now: Timestamp,
 ) -> rusqlite::Result<bool> {
-    let before =
-        |age: Duration| millis(now).saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+    let before = |age: Duration| millis(now).saturating_sub(millis_of(age));
     let mut more = false;
     if let Some(age) = retention.requests {
-        more |= chunk(connection, OLD_REQUESTS, before(age))?;
+        let newest: i64 = connection.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
+        let ahead = newest.max(millis(now)).saturating_add(millis_of(DAY));
+        more |= connection.prepare_cached(OLD_REQUESTS)?.execute([before(age), ahead])? >= CHUNK;
         connection.execute(ORPHAN_ATTEMPTS, [])?;
         connection.execute(ORPHAN_BODIES, [])?;
         more |= chunk(connection, OLD_UNKNOWN, before(age))?;
@@ -70,14 +71,21 @@ fn chunk(connection: &Connection, sql: &'static str, before: i64) -> rusqlite::R
     Ok(connection.prepare_cached(sql)?.execute([before])? >= CHUNK)
 }
 
+fn millis_of(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
 const DAY: Duration = Duration::from_secs(86_400);
 /// Half an hour, the grain of traffic sums.
 pub(crate) const SLOT_MS: i64 = 1_800_000;
 /// Rows removed per statement; the number that stands in the SQL below.
 const CHUNK: usize = 200;
 
-const OLD_REQUESTS: &str =
-    "DELETE FROM request WHERE seq IN (SELECT seq FROM request ORDER BY seq LIMIT 200) AND at < ?1";
+/// The moment up to which rows are believed: a clock that starts in the past must not make all of them future ones.
+const NEWEST: &str = "SELECT COALESCE(MAX(at), 0) FROM (SELECT at FROM request ORDER BY seq DESC LIMIT 200)";
+/// Rows are old in the order they were written in; those of a clock that ran ahead would keep all behind them.
+const OLD_REQUESTS: &str = "DELETE FROM request WHERE seq IN
+    (SELECT seq FROM request ORDER BY seq LIMIT 200) AND (at < ?1 OR at > ?2)";
 const ORPHAN_ATTEMPTS: &str =
     "DELETE FROM attempt WHERE id < (SELECT COALESCE(MIN(seq) * 1024, 9223372036854775807) FROM request)";
 const ORPHAN_BODIES: &str = "DELETE FROM request_body WHERE request_seq < (SELECT COALESCE(MIN(seq), 9223372036854775807) FROM request)";

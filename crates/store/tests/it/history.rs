@@ -226,6 +226,22 @@ fn what_is_older_than_the_retention_goes_in_pieces() {
 }
 
 #[test]
+fn requests_of_a_clock_that_ran_ahead_keep_no_older_ones() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let now = Timestamp::now();
+    for number in 0..500 {
+        let mut row = request(&number.to_string(), 0);
+        let ahead = if number < 300 { 365 * 86_400 } else { -30 * 86_400 };
+        row.at = Timestamp::from_second(now.as_second() + ahead).expect("in range");
+        store.record_request(row);
+    }
+    until("everything is written", || store.stats().waiting_requests == 0);
+    while store.clean_up().wait().expect("cleaned") {}
+    assert_eq!(ids(&store, &RequestFilter::default()), Vec::<String>::new());
+}
+
+#[test]
 fn clearing_the_log_keeps_the_sums() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
