@@ -171,4 +171,25 @@ mod tests {
         let restarted = [[BootRow { clean: true, ..quiet(40, 60) }].as_slice(), &before].concat();
         assert_eq!(after(&restarted), None, "a person has stopped it");
     }
+
+    #[test]
+    fn ends_in_safe_mode_however_many_are_no_new_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let begin = |millis: i64| {
+            let at = Timestamp::from_millisecond(now().as_millisecond() + millis).unwrap();
+            let boot = Boot::begin(&store, at);
+            (boot.id.unwrap(), boot.safe_for(at).map(|safe| safe.as_secs()))
+        };
+        let in_vain = |id| store.boot_progress(id, Progress::Traffic).wait().unwrap();
+        for second in 0..3 {
+            in_vain(begin(second * 1000).0);
+        }
+        assert_eq!(begin(3000).1, Some(60));
+        for number in 1..300 {
+            assert!(begin(3000 + number * 100).1.is_some(), "{number}");
+        }
+        in_vain(begin(62_000).0);
+        assert_eq!(begin(65_000).1, Some(120), "the fourth in vain");
+    }
 }

@@ -71,7 +71,8 @@ impl Store {
         })
     }
 
-    /// The last twenty runs, newest first.
+    /// The last runs, newest first. So many that one that is started several times a second does not push those out that
+    /// safe mode is counted from, however long it lasts.
     pub fn boots(&self) -> Result<Vec<BootRow>, StoreError> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(LIST)?;
@@ -96,4 +97,4 @@ fn read(row: &Row<'_>) -> rusqlite::Result<BootRow> {
 const BEGIN: &str =
     "INSERT INTO boot (id, began_at, clean, traffic, success, safe_for) VALUES (?1, ?2, 0, 0, 0, ?3)";
 const END: &str = "UPDATE boot SET ended_at = ?2, clean = 1 WHERE id = ?1";
-const LIST: &str = "SELECT * FROM boot ORDER BY id DESC LIMIT 20";
+const LIST: &str = "SELECT * FROM boot ORDER BY id DESC LIMIT 10000";
