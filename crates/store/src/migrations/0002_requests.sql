@@ -25,10 +25,11 @@ CREATE TABLE request (
     cost_reported    INTEGER NOT NULL
 );
 CREATE INDEX request_by_id ON request (id);
+CREATE INDEX request_by_time ON request (at);
 
--- The id is the request's seq * 1024 + the attempt's place: a second index would cost more than the row.
 CREATE TABLE attempt (
-    id           BIGINT PRIMARY KEY,
+    request_seq  BIGINT NOT NULL,
+    ordinal      INTEGER NOT NULL,
     after_ms     BIGINT NOT NULL,
     provider     TEXT NOT NULL,
     model        TEXT NOT NULL,
@@ -43,7 +44,8 @@ CREATE TABLE attempt (
     waited_ms    BIGINT NOT NULL,
     took_ms      BIGINT NOT NULL,
     upstream_id  TEXT,
-    message      TEXT
+    message      TEXT,
+    PRIMARY KEY (request_seq, ordinal)
 );
 
 CREATE TABLE request_body (
