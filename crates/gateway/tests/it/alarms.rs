@@ -1,7 +1,7 @@
 //! Who is told what: one alert for one cause, through a webhook, in the bell, and across restarts. Each condition is
 //! brought about by what brings it about in life.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
 use backstop_faultd::{Faultd, Reply, Script, key};
 use serde_json::Value;
@@ -279,29 +279,43 @@ async fn a_lost_key_file_is_one_alert_and_one_key_that_cannot_be_opened_is_its_p
     drop(world);
 }
 
+/// A small file system of its own, for as long as it is held.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// None without the right to mount.
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(folder.path());
+        mount.output().is_ok_and(|output| output.status.success()).then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _best_effort = Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
+}
+
 #[tokio::test]
 async fn a_full_disk_is_told_although_nothing_can_be_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let mount = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"])
-        .arg(folder.path())
-        .output();
-    if !mount.is_ok_and(|output| output.status.success()) {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("SKIPPED: mounting a tmpfs needs root");
         return;
-    }
+    };
+    let folder = disk.0.path();
     let sink = Sink::new().await;
     let config =
         format!("{}[[client]]\nname = \"t\"\nvalue = \"{}\"\n", sink.tables(), crate::world::CLIENT_KEY);
-    let gateway = crate::world::start(&config, folder.path());
+    let gateway = crate::world::start(&config, folder);
     assert_eq!(sink.notices(1).await, ["alert.raised disk_low disk 1"]);
-    let _full = std::fs::write(folder.path().join("filler"), vec![0; 32 << 20]);
+    let _full = std::fs::write(folder.join("filler"), vec![0; 32 << 20]);
     let store = gateway.control().store().clone();
     for number in 0..200 {
         drop(store.save_health(vec![(format!("key/{number}"), "x".repeat(4_000))]));
     }
     assert_eq!(sink.notices(2).await[1], "alert.raised store_failing store 1");
-    std::fs::remove_file(folder.path().join("filler")).unwrap();
+    std::fs::remove_file(folder.join("filler")).unwrap();
     assert_eq!(sink.notices(3).await[2], "alert.recovered store_failing store 1");
-    drop((store, gateway));
-    let _best_effort = std::process::Command::new("umount").arg("-l").arg(folder.path()).output();
 }

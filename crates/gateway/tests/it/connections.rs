@@ -3,14 +3,22 @@
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
 
 use backstop_faultd::{Greeting, Reply, Script, key};
 use rcgen::{CertificateParams, KeyPair};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch,
+    task::JoinSet,
+};
 
 use crate::world::{CHAT, CLIENT_KEY, Setup, World, ask, request, start};
 
@@ -227,7 +235,7 @@ async fn a_name_without_address_a_black_hole_and_a_mute_handshake_hold_nobody_up
             let folder = tempfile::tempdir().unwrap();
             let gateway = start(&only(&base_url), folder.path());
             let request = request("POST", "/proxy/p/v1/chat/completions", CHAT, "");
-            let got = tokio::time::timeout(Duration::from_secs(15), ask(gateway.addr(), &request)).await;
+            let got = tokio::time::timeout(Duration::from_secs(60), ask(gateway.addr(), &request)).await;
             let got = got.unwrap_or_else(|_| panic!("{base_url} held the client up"));
             assert_eq!(got.status, status, "{base_url}: {}", got.body);
             assert_eq!(got.json()["backstop"]["class"], class, "{base_url}: {}", got.body);
@@ -239,23 +247,60 @@ async fn a_name_without_address_a_black_hole_and_a_mute_handshake_hold_nobody_up
     drop((hole, filling, mute));
 }
 
+/// A provider that answers only once the gate is open, and counts what it was asked.
+async fn gated() -> (SocketAddr, watch::Sender<bool>, Arc<AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (gate, opened) = watch::channel(false);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (mut opened, count) = (opened.clone(), count.clone());
+            tokio::spawn(async move {
+                let mut request = Vec::new();
+                while !request.ends_with(CHAT.as_bytes()) {
+                    if stream.read_buf(&mut request).await.is_ok_and(|read| read > 0) {
+                        continue;
+                    }
+                    return;
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+                opened.wait_for(|is_open| *is_open).await.unwrap();
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{ANSWER}",
+                    ANSWER.len()
+                );
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            });
+        }
+    });
+    (address, gate, asked)
+}
+
 #[tokio::test]
 async fn as_many_calls_as_a_key_may_have_and_as_many_wait_and_nobody_is_blamed() {
-    let script = Script::new().otherwise(Reply::answer().after(Duration::from_millis(400)));
-    let setup = Setup { script, keys: &["sk-one"], provider: "max_concurrent = 1\n", ..Setup::default() };
-    let world = World::new(setup).await;
-    let asking = [world.chat(), world.chat(), world.chat(), world.chat()];
-    let [one, two, three, four] = asking;
-    let (one, two, three, four) = tokio::join!(one, two, three, four);
-    let mut statuses = [one.status, two.status, three.status, four.status];
-    statuses.sort_unstable();
-    assert_eq!(statuses, [200, 200, 503, 503]);
-    let refused = [one, two, three, four].into_iter().filter(|got| got.status == 503);
-    for got in refused {
-        assert_eq!((got.header("x-backstop-error"), got.header("x-should-retry")), ("gateway_fault", "true"));
+    let (provider, gate, asked) = gated().await;
+    let config = only(&format!("http://{provider}/v1"))
+        .replace("[[provider.key]]", "max_concurrent = 1\n[[provider.key]]");
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = start(&config, folder.path());
+    let address = gateway.addr();
+    let chat =
+        move || async move { ask(address, &request("POST", "/proxy/p/v1/chat/completions", CHAT, "")).await };
+    let mut asking: JoinSet<_> = (0..4).map(|_| chat()).collect();
+    for _ in 0..2 {
+        // The other two have a place and the wait for it, until the gate is opened.
+        let got = asking.join_next().await.unwrap().unwrap();
+        assert_eq!((got.status, got.header("x-backstop-error")), (503, "gateway_fault"), "{}", got.body);
+        assert_eq!(got.header("x-should-retry"), "true");
     }
-    assert_eq!((world.provider.log().len(), world.keys()), (2, vec!["sk-one active".to_owned()]));
-    assert_eq!(world.chat().await.status, 200, "places come free again");
+    gate.send(true).unwrap();
+    let served: Vec<u16> = asking.join_all().await.into_iter().map(|got| got.status).collect();
+    assert_eq!((served, asked.load(Ordering::SeqCst)), (vec![200, 200], 2));
+    let keys = gateway.control().keys(&"p".into());
+    assert_eq!(keys.iter().map(|key| key.state.to_string()).collect::<Vec<_>>(), ["active"]);
+    assert_eq!(chat().await.status, 200, "places come free again");
 }
 
 #[tokio::test]

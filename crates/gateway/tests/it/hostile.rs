@@ -195,7 +195,7 @@ async fn a_flood_of_interim_answers_is_no_answer() {
     let script = Script::new()
         .on(key("sk-one"), Reply::raw("HTTP/1.1 103 Early Hints\r\n\r\n".repeat(200_000)))
         .on(key("sk-two"), Reply::answer().informational(100));
-    let world = World::new(Setup { script, provider: "timeout_ms = 700\n", ..Setup::default() }).await;
+    let world = World::new(Setup { script, provider: "timeout_ms = 5000\n", ..Setup::default() }).await;
     let got = world.stream().await;
     assert_eq!((got.status, got.header("x-backstop-key"), got.whole), (200, "sk-two", true), "{}", got.body);
 }
