@@ -68,7 +68,7 @@ mod windows;
 
 pub use ask::{Ask, Silence, Told, Whom};
 pub use gateway::{Control, Gateway, Running, StartError};
-pub use mount::{Mount, MountAnswer, MountBody, Peer};
+pub use mount::{Admission, Mount, MountAnswer, MountBody, Peer};
 pub use plan::PlanError;
 pub use probe::QuotaTold;
 pub use upstream::TlsError;

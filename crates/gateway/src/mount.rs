@@ -12,6 +12,8 @@ use hyper::body::Incoming;
 pub type MountBody = UnsyncBoxBody<Bytes, std::io::Error>;
 /// A mounted answer under way.
 pub type MountAnswer = Pin<Box<dyn Future<Output = Response<MountBody>> + Send>>;
+/// Whether these headers let somebody in at a time.
+pub type Admission = dyn Fn(&HeaderMap, Timestamp) -> bool + Send + Sync;
 
 /// Where a request comes from; an extension of every request that is handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub struct Mount {
     /// Answers a request.
     pub serve: Arc<dyn Fn(Request<Incoming>) -> MountAnswer + Send + Sync>,
     /// Whether a request carries the right to administer at this time; guards `/metrics`.
-    pub is_admin: Arc<dyn Fn(&HeaderMap, Timestamp) -> bool + Send + Sync>,
+    pub is_admin: Arc<Admission>,
 }
 
 impl fmt::Debug for Mount {

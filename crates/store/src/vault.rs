@@ -155,7 +155,7 @@ impl Store {
     fn new_key(&self, to: &KeySource) -> Result<(KeySource, Opener), StoreError> {
         let folder = &self.inner.folder;
         let source = match to {
-            KeySource::Folder => KeySource::File(folder.write_new_key().map_err(failing)?),
+            KeySource::Folder => KeySource::File(folder.write_new_key().map_err(|error| failing(&error))?),
             KeySource::File(file) | KeySource::Passphrase(file) if folder.is_own_key(file) => {
                 return Err(StoreError::KeyInForce);
             }
@@ -174,12 +174,12 @@ impl Store {
         }
         match to {
             KeySource::Folder => {
-                folder.place_new_key().map_err(failing)?;
+                folder.place_new_key().map_err(|error| failing(&error))?;
                 self.remove_wrappings(FORGET, number).wait()
             }
             KeySource::File(_) | KeySource::Passphrase(_) => {
                 self.remove_wrappings(FORGET, number).wait()?;
-                folder.remove_key().map_err(failing)
+                folder.remove_key().map_err(|error| failing(&error))
             }
         }
     }
@@ -217,7 +217,7 @@ impl Store {
     }
 }
 
-fn failing(error: std::io::Error) -> StoreError {
+fn failing(error: &std::io::Error) -> StoreError {
     StoreError::Failing(error.to_string())
 }
 
