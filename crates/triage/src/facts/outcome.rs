@@ -22,6 +22,8 @@ fn object_reports_failure(value: &Value<'_>) -> bool {
         || kind.ends_with("failed")
         || kind.contains("exception")
         || text("event") == "error"
+        || text("object") == "error"
+        || value.key("detail").is_some_and(|detail| says_error(detail.key("error")))
         || text("success") == "false"
         || text("successResponse") == "false"
         || text("is_error") == "true"

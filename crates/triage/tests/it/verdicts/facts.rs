@@ -121,3 +121,17 @@ fn a_cut_connection_near_the_window_is_an_overflow_unless_the_model_thinks_long(
     assert_eq!(judge(&line("m", 150_000, 1_000_000)).class, Class::NetworkError);
     assert_eq!(judge(&line("deepseek-reasoner", 130_000, 200_000)).class, Class::NetworkError);
 }
+
+#[test]
+fn an_object_called_error_inside_a_good_status_is_a_failure_and_keeps_its_class() {
+    let stream = |text: &str| {
+        let evidence =
+            Evidence { kind: Kind::Stream { status: 200 }, text: text.to_owned(), ..Evidence::default() };
+        Catalog::embedded().classify(&ProviderId::from("vllm"), &evidence, now()).class
+    };
+    let overflow = r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens","type":"BadRequestError","param":null,"code":400}"#;
+    assert_eq!(stream(overflow), Class::ContextOverflow);
+    assert_eq!(stream(&format!("data: {overflow}\n\ndata: [DONE]\n\n")), Class::ContextOverflow);
+    assert_eq!(verdict("sglang", 200, overflow).class, Class::ContextOverflow);
+    assert_eq!(stream(r#"{"detail":{"error":"Model busy, retry later"}}"#), Class::Overloaded);
+}
