@@ -196,10 +196,6 @@ impl Relay {
     }
 
     fn stop_for_shutdown(&mut self) {
-        if self.reader.has_ended() {
-            // The client has the whole answer; only the end of the upstream's body is missing.
-            return self.ended(None);
-        }
         let verdict = Verdict::new(Class::LocalFault, Scope::Local, "shutting_down", Basis::Structure);
         self.fail(|journey| journey.failed_as(verdict, &Evidence::default(), Progress::Committed, None));
     }
