@@ -23,7 +23,7 @@ fn object_reports_failure(value: &Value<'_>) -> bool {
         || kind.contains("exception")
         || text("event") == "error"
         || text("object") == "error"
-        || value.key("detail").is_some_and(|detail| says_error(detail.key("error")))
+        || value.key("detail").is_some_and(tells_what_went_wrong)
         || text("success") == "false"
         || text("successResponse") == "false"
         || text("is_error") == "true"
@@ -59,6 +59,11 @@ fn says_error(value: Option<&Value<'_>>) -> bool {
         Some(Value::List(items)) => !items.is_empty(),
         Some(Value::Object(pairs)) => !pairs.is_empty(),
     }
+}
+
+/// `{"detail": {"status": "quota_exceeded", "message": …}}`.
+fn tells_what_went_wrong(detail: &Value<'_>) -> bool {
+    says_error(detail.key("error")) || matches!(detail.key("message"), Some(Value::Text(_)))
 }
 
 fn is_failing_number(text: &str) -> bool {

@@ -135,3 +135,14 @@ fn an_object_called_error_inside_a_good_status_is_a_failure_and_keeps_its_class(
     assert_eq!(verdict("sglang", 200, overflow).class, Class::ContextOverflow);
     assert_eq!(stream(r#"{"detail":{"error":"Model busy, retry later"}}"#), Class::Overloaded);
 }
+
+#[test]
+fn a_refused_field_called_like_a_limit_and_a_relayed_bad_request_are_the_requests_own_fault() {
+    let field =
+        r#"{"error":{"message":"field `rate_limit` is not allowed in body","type":"invalid_request_error"}}"#;
+    assert_eq!(verdict("somebody", 400, field).class, Class::RequestError);
+    let relayed = r#"{"error":{"message":"Error code: 400 - {\"error\":{\"message\":\"Param x: y\"}}","type":"upstream_error"}}"#;
+    assert_eq!(verdict("somebody", 400, relayed).class, Class::RequestError);
+    let broken = r#"{"error":{"message":"Upstream authentication failed, please contact administrator","type":"upstream_error"}}"#;
+    assert_eq!(verdict("somebody", 502, broken).reason.as_str(), "upstream_account_broken");
+}
