@@ -110,6 +110,7 @@ async fn a_channel_shows_how_it_fares_and_is_tested_by_name() {
           {
             "delivered": 0,
             "dropped": 0,
+            "failed": 0,
             "failing_since": null,
             "kind": "webhook",
             "last_error": "the receiver answered 503",
