@@ -140,7 +140,7 @@ async fn attempts_are_counted_by_what_became_of_them() {
     assert_eq!(world.post("/proxy/p/v1/chat/completions", "{\"model\":\"m\"}").await.status, 200);
     let metrics = world.get("/metrics").await.body;
     let counted = |line: &str| assert!(metrics.contains(&format!("{line}\n")), "{line}: {metrics}");
-    counted("backstop_attempts_total{provider=\"p\",class=\"answered\"} 2");
-    counted("backstop_attempts_total{provider=\"p\",class=\"network_error\"} 1");
+    counted("backstop_attempts_total{provider=\"p\",model=\"other\",class=\"answered\"} 2");
+    counted("backstop_attempts_total{provider=\"p\",model=\"other\",class=\"network_error\"} 1");
     counted("backstop_ambiguous_retries_total 1");
 }
