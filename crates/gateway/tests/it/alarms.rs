@@ -121,7 +121,8 @@ async fn a_fallback_in_use_is_told() {
     );
     let provider = "overload_wait_s = 0\noverload_retries = 0\n[[provider.fallback]]\nprovider = \"q\"\n";
     let script = Script::new().otherwise(Reply::error(503, "overloaded", "The model is overloaded."));
-    let world = World::new(Setup { script, provider, tables: &tables, ..Setup::default() }).await;
+    let world =
+        World::new(Setup { script, keys: &["sk-one"], provider, tables: &tables, ..Setup::default() }).await;
     assert_eq!(world.chat().await.header("x-backstop-provider"), "q");
     assert_eq!(sink.notices(1).await, ["alert.raised fallback_in_use p 1"]);
 }
