@@ -114,6 +114,10 @@ impl<'a> Opener<'a> {
             if self.facts.page.is_empty() {
                 self.facts.page = folded_page(text);
             }
+            if let Some(status) = self.printed_page_status() {
+                let index = self.layer(place);
+                index.into_iter().for_each(|index| self.tell_status(index, Some(status)));
+            }
             return;
         }
         if frames::is_stream(text) {
@@ -124,10 +128,18 @@ impl<'a> Opener<'a> {
             if self.facts.page.is_empty() {
                 self.facts.page = folded_page(text.get(at..).unwrap_or_default());
             }
-            self.prose(text.get(..at).unwrap_or_default(), place);
+            let index = self.prose(text.get(..at).unwrap_or_default(), place);
+            let status = self.printed_page_status();
+            index.into_iter().for_each(|index| self.tell_status(index, status));
             return;
         }
         self.mixed(text, place, keep);
+    }
+
+    /// The status of a gateway whose page a process printed: `<h1>504 Gateway Time-out</h1>`.
+    fn printed_page_status(&self) -> Option<u16> {
+        let printed = self.facts.kind == KindName::Process;
+        printed.then(|| prose::status(&self.facts.page))?.filter(|status| *status >= 500)
     }
 
     /// Prose, perhaps with values in it: console output, `Error code: 429 - {…}`, one value a line.

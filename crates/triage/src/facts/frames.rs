@@ -54,10 +54,16 @@ pub(super) fn frames(text: &str) -> Vec<Frame<'_>> {
                 push(&mut frames, payload, failed, status.take());
             }
             failed = false;
-        } else if line.trim_start().starts_with('{') {
-            push(&mut frames, Cow::Borrowed(line), failed, None);
+        } else if line.starts_with(['{', '[']) || data.is_none() && line.trim_start().starts_with('{') {
+            // A value without a field's name, perhaps over many lines.
+            if let Some(before) = data.replace(Cow::Borrowed(line)) {
+                push(&mut frames, before, failed, status.take());
+            }
         } else if let Some(before) = data.take() {
-            data = Some(Cow::Owned(format!("{before}\n{line}")));
+            let mut before = before.into_owned();
+            before.push('\n');
+            before.push_str(line);
+            data = Some(Cow::Owned(before));
         }
     }
     frames

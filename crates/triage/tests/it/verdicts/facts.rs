@@ -146,3 +146,34 @@ fn a_refused_field_called_like_a_limit_and_a_relayed_bad_request_are_the_request
     let broken = r#"{"error":{"message":"Upstream authentication failed, please contact administrator","type":"upstream_error"}}"#;
     assert_eq!(verdict("somebody", 502, broken).reason.as_str(), "upstream_account_broken");
 }
+
+#[test]
+fn a_value_between_the_events_of_a_stream_is_read_over_all_its_lines() {
+    let stream = |text: &str| {
+        let evidence =
+            Evidence { kind: Kind::Stream { status: 200 }, text: text.to_owned(), ..Evidence::default() };
+        Catalog::embedded().classify(&ProviderId::from("somebody"), &evidence, now()).class
+    };
+    let answer = r#"data: {"candidates": [{"content": {"parts": [{"text": "Okay"}]}}]}"#;
+    let error = "{\n  \"error\": {\n    \"code\": 503,\n    \"message\": \"The model is overloaded.\",\n    \"details\": [\n      {\n        \"reason\": \"x\"\n      }\n    ]\n  }\n}";
+    assert_eq!(stream(&format!("{answer}\n\n{error}\n")), Class::Overloaded);
+    assert_eq!(stream(&format!("{answer}\n\ndata: {error}\n\n")), Class::Overloaded);
+    assert_eq!(stream(&format!("{answer}\n\n[{error}]\n\ndata: [DONE]\n\n")), Class::Overloaded);
+    assert_eq!(
+        stream(&format!(
+            "{answer}\n{{\"error\":{{\"message\":\"Model busy, retry later\"}}}}\n{{\"a\":1}}\n"
+        )),
+        Class::Overloaded
+    );
+}
+
+#[test]
+fn a_gateways_page_that_a_process_printed_tells_its_status() {
+    let printed = |text: &str| {
+        judge(&serde_json::json!({"kind": "process", "exit_code": 1, "stderr": text}).to_string())
+    };
+    let page = "<html><head><title>504 Gateway Time-out</title></head></html>";
+    assert_eq!(printed(page).class, Class::Timeout);
+    assert_eq!(printed(&format!("Error from the proxy: {page}")).class, Class::Timeout);
+    assert_eq!(printed("Unexpected: <html><h1>403 Forbidden</h1></html>").class, Class::Unknown);
+}
