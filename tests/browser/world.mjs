@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { chromium } from 'playwright-core';
 
-export const program = process.env.BACKSTOP_BIN;
+export const program = process.env.BACKSTOP_BINARY;
 const faultd = join(dirname(program), 'faultd');
 
 const freePort = () => new Promise(resolve => {

@@ -1,36 +1,12 @@
 //! The command line over the admin API of a running gateway.
 
-use std::process::Stdio;
-
 use backstop_faultd::{Client, Faultd, Reply, Script, key};
 use expect_test::{Expect, expect};
-use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use crate::served::Served;
 
-/// Runs a command against a gateway; what it prints and its exit code.
-async fn backstop(served: &Served, arguments: &[&str], stdin: &str) -> (String, i32) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_backstop"))
-        .args(arguments)
-        .env_clear()
-        .env("HOME", served.folder())
-        .env("BACKSTOP_URL", served.url())
-        .arg("--data-dir")
-        .arg(served.folder().join("data"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(stdin.as_bytes()).await.unwrap();
-    let output = child.wait_with_output().await.unwrap();
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (text, output.status.code().unwrap_or(-1))
-}
-
 async fn prints(served: &Served, arguments: &[&str], stdin: &str, expected: &Expect) {
-    let (text, _) = backstop(served, arguments, stdin).await;
+    let (text, _) = served.run(arguments, stdin).await;
     expected.assert_eq(&without_times(&text));
 }
 
@@ -75,7 +51,7 @@ async fn a_newcomer_adds_tests_breaks_and_mends_a_provider() {
     "#]],
     )
     .await;
-    let (_, code) = backstop(&served, &["keys", "test", "house"], "").await;
+    let (_, code) = served.run(&["keys", "test", "house"], "").await;
     assert_eq!(code, 1, "one key is dead");
     prints(
         &served,
@@ -114,7 +90,7 @@ async fn a_newcomer_adds_tests_breaks_and_mends_a_provider() {
     "#]],
     )
     .await;
-    let (settings, _) = backstop(&served, &["settings", "set", "patience_s", "3"], "").await;
+    let (settings, _) = served.run(&["settings", "set", "patience_s", "3"], "").await;
     assert!(settings.contains("patience_s"), "{settings}");
     logged(&served, 2).await;
 }
@@ -158,7 +134,7 @@ async fn what_was_added_at_run_time_survives_a_kill() {
     let upstream = Faultd::start(Script::new()).await.unwrap();
     let mut served = Served::start("").await;
     add_house(&served, &upstream, &[]).await;
-    assert_eq!(backstop(&served, &["keys", "add", "house"], "sk-good-0123456789abcdef").await.1, 0);
+    assert_eq!(served.run(&["keys", "add", "house"], "sk-good-0123456789abcdef").await.1, 0);
     assert_eq!(asked(&served).await, 200);
     served.kill_and_restart().await;
     assert_eq!(asked(&served).await, 200);
@@ -177,14 +153,14 @@ async fn what_was_added_at_run_time_survives_a_kill() {
 async fn add_house(served: &Served, upstream: &Faultd, more: &[&str]) {
     let base = upstream.base_url();
     let add = ["providers", "add", "house", "--format", "openai-chat", "--base-url", &base];
-    let (added, code) = backstop(served, &[&add, more].concat(), "").await;
+    let (added, code) = served.run(&[&add, more].concat(), "").await;
     assert_eq!(code, 0, "{added}");
 }
 
 /// Waits until so many requests that succeeded stand in the log.
 async fn logged(served: &Served, count: usize) {
     for _ in 0..100 {
-        let (log, _) = backstop(served, &["logs", "--outcome", "succeeded"], "").await;
+        let (log, _) = served.run(&["logs", "--outcome", "succeeded"], "").await;
         if log.lines().count() == count + 1 {
             return;
         }

@@ -1,6 +1,6 @@
 //! A set-up moves from one gateway to another: exported with its secrets, shown, taken in, and taken in again.
 
-use std::{fs, process::Stdio};
+use std::fs;
 
 use backstop_faultd::{Client, Faultd, Script};
 use expect_test::{Expect, expect};
@@ -8,10 +8,7 @@ use pty_process::Pty;
 use rustix::termios::{LocalModes, tcgetattr};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    process::Command,
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::served::Served;
 
@@ -25,11 +22,11 @@ async fn a_whole_set_up_moves_with_its_keys_and_its_clients() {
     let client = set_up(&old, &url).await;
 
     let file = old.folder().join("setup.toml").display().to_string();
-    let (told, code) = backstop(&old, &["export", "--with-secrets", "--output", &file], PHRASE).await;
+    let (told, code) = old.run(&["export", "--with-secrets", "--output", &file], PHRASE).await;
     assert_eq!(code, 0, "{told}");
     let exported = fs::read_to_string(&file).unwrap();
     assert!(!exported.contains("sk-one") && !exported.contains("sk-two"), "{exported}");
-    let (open, _) = backstop(&old, &["export"], "").await;
+    let (open, _) = old.run(&["export"], "").await;
     assert!(open.contains("left out of spare") && !open.contains("canary"), "{open}");
     assert!(!exported.contains("canary"), "{exported}");
 
@@ -85,9 +82,9 @@ async fn a_whole_set_up_moves_with_its_keys_and_its_clients() {
     )
     .await;
     assert_eq!(ask(&new, &client).await, 200, "the client's key goes on working");
-    let (keys, _) = backstop(&new, &["keys", "list", "house"], "").await;
+    let (keys, _) = new.run(&["keys", "list", "house"], "").await;
     assert!(keys.lines().any(|line| line.contains("two") && line.contains("disabled")), "{keys}");
-    let (again, _) = backstop(&new, &["export"], "").await;
+    let (again, _) = new.run(&["export"], "").await;
     let again = again.split("left out of spare").next().unwrap();
     let plain = |text: &str| text.split("\n[sealed]").next().unwrap().trim().to_owned();
     assert_eq!(plain(again), plain(&exported));
@@ -139,7 +136,7 @@ async fn set_up(served: &Served, url: &str) -> String {
         (&["combos", "set", "best", "top=house/large", "top=spare/large"], ""),
         (&["settings", "set", "patience_s", "3"], ""),
     ] {
-        let (told, code) = backstop(served, arguments, stdin).await;
+        let (told, code) = served.run(arguments, stdin).await;
         assert_eq!(code, 0, "{arguments:?}: {told}");
     }
     let spare = json!({
@@ -148,36 +145,16 @@ async fn set_up(served: &Served, url: &str) -> String {
     });
     let (status, told) = served.admin("PUT", "/api/providers/spare", Some(&spare.to_string())).await;
     assert_eq!(status, 200, "{told}");
-    let (made, _) =
-        backstop(served, &["clients", "add", "laptop", "--provider", "house", "--rpm", "60"], "").await;
+    let (made, _) = served.run(&["clients", "add", "laptop", "--provider", "house", "--rpm", "60"], "").await;
     made.lines().find(|line| line.starts_with("bsk_")).unwrap().to_owned()
 }
 
 async fn told_as(served: &Served, arguments: &[&str], expected: &Expect, url: &str) {
-    let (text, _) = backstop(served, arguments, PHRASE).await;
+    let (text, _) = served.run(arguments, PHRASE).await;
     assert!(!text.contains("sk-one-0") && !text.contains("canary"), "{text}");
     let prefix = text.split("client key laptop: bsk_").nth(1).and_then(|rest| rest.split('…').next());
     let text = prefix.map_or_else(|| text.clone(), |prefix| text.replace(prefix, "######"));
     expected.assert_eq(&text.replace(url, "PROVIDER"));
-}
-
-async fn backstop(served: &Served, arguments: &[&str], stdin: &str) -> (String, i32) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_backstop"))
-        .args(arguments)
-        .env_clear()
-        .env("HOME", served.folder())
-        .env("BACKSTOP_URL", served.url())
-        .arg("--data-dir")
-        .arg(served.folder().join("data"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(stdin.as_bytes()).await.unwrap();
-    let output = child.wait_with_output().await.unwrap();
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    (text.into_owned(), output.status.code().unwrap_or(-1))
 }
 
 /// Asks the combo as the client; the status.

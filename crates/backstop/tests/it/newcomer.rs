@@ -12,10 +12,11 @@ use backstop_faultd::{Faultd, Reply, Script, key};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
 use tokio::{
-    io::AsyncWriteExt as _,
     process::{Child, Command},
     time::{sleep, timeout},
 };
+
+use crate::served::outcome;
 
 /// A home that nothing has been done in, with a provider somewhere.
 struct Newcomer {
@@ -308,20 +309,9 @@ impl Newcomer {
 
     /// Runs a command as this person; what it prints and its exit code.
     async fn run(&self, arguments: &[&str], stdin: &str) -> (String, i32) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_backstop"))
-            .args(arguments)
-            .env_clear()
-            .env("HOME", self.home.path())
-            .env("BACKSTOP_URL", format!("http://{}", self.address))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(stdin.as_bytes()).await.unwrap();
-        let output = child.wait_with_output().await.unwrap();
-        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        (text.into_owned(), output.status.code().unwrap_or(-1))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_backstop"));
+        command.args(arguments).env_clear().env("HOME", self.home.path());
+        outcome(command.env("BACKSTOP_URL", format!("http://{}", self.address)), stdin).await
     }
 
     /// Puts names in the place of what differs from run to run.

@@ -114,6 +114,14 @@ impl Served {
         (status, body)
     }
 
+    /// Runs a command against it; what the command prints, and its exit code.
+    pub(crate) async fn run(&self, arguments: &[&str], stdin: &str) -> (String, i32) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_backstop"));
+        let data = self.folder().join("data");
+        command.args(arguments).env_clear().env("HOME", self.folder()).env("BACKSTOP_URL", self.url());
+        outcome(command.arg("--data-dir").arg(data), stdin).await
+    }
+
     /// What it said on stderr since its last start.
     pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
@@ -130,6 +138,16 @@ impl Served {
         };
         assert!(timeout(START_LIMIT, ready).await.is_ok(), "the gateway is not ready:\n{}", self.stderr());
     }
+}
+
+/// Runs a command to its end with this on its standard input; all that it prints, and its exit code.
+pub(crate) async fn outcome(command: &mut Command, stdin: &str) -> (String, i32) {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(stdin.as_bytes()).await.unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (text.into_owned(), output.status.code().unwrap_or(-1))
 }
 
 fn spawn(folder: &Path, address: &str, variables: &[(&'static str, String)]) -> Child {

@@ -1,10 +1,10 @@
 //! Tokens and money as the API sums them.
 
-use backstop_store::requests::{AttemptRow, Outcome, RequestRow, Tokens};
+use backstop_store::requests::{AttemptRow, RequestRow, Tokens};
 use backstop_triage::{KeyId, Timestamp};
 use expect_test::expect;
 
-use crate::world::World;
+use crate::world::{World, answered};
 
 #[tokio::test]
 async fn costs_are_summed_by_day_provider_client_and_key_and_an_unknown_price_is_no_figure() {
@@ -57,27 +57,10 @@ fn request(id: &str, at: Timestamp, key: u64, cost_micros: Option<u64>) -> Reque
         upstream_id: None,
     };
     RequestRow {
-        id: id.into(),
         at,
-        client_id: None,
-        client: None,
-        operation: "generate".into(),
-        dialect: "openai-chat".into(),
-        provider: "alpha".into(),
-        model: Some("large".into()),
-        served_provider: Some("alpha".into()),
-        served_model: Some("large".into()),
-        stream: false,
-        fallback: false,
-        outcome: Outcome::Succeeded,
-        status: 200,
-        class: None,
-        duration_ms: 5,
-        first_content_ms: None,
         tokens: Tokens { input: Some(100), output: Some(20), ..Tokens::default() },
         cost_micros,
-        cost_reported: false,
         attempts: vec![attempt],
-        bodies: None,
+        ..answered(id)
     }
 }

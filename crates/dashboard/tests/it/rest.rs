@@ -1,15 +1,11 @@
 //! Everything else that the API does.
 
-use backstop_store::{
-    notices::Notice,
-    requests::{Outcome, RequestRow, Tokens},
-    unknown::UnknownFailure,
-};
+use backstop_store::{notices::Notice, unknown::UnknownFailure};
 use backstop_triage::Timestamp;
 use http_body_util::BodyExt as _;
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{World, answered};
 
 #[tokio::test]
 async fn providers_are_added_changed_marked_and_removed() {
@@ -115,37 +111,10 @@ async fn a_client_key_is_shown_once() {
     assert_eq!(world.ask("POST", "/api/clients", Some(json!({}))).await.0, 422);
 }
 
-fn request(id: &str) -> RequestRow {
-    RequestRow {
-        id: id.into(),
-        at: Timestamp::now(),
-        client_id: None,
-        client: None,
-        operation: "generate".into(),
-        dialect: "openai-chat".into(),
-        provider: "alpha".into(),
-        model: Some("large".into()),
-        served_provider: Some("alpha".into()),
-        served_model: Some("large".into()),
-        stream: false,
-        fallback: false,
-        outcome: Outcome::Succeeded,
-        status: 200,
-        class: None,
-        duration_ms: 10,
-        first_content_ms: None,
-        tokens: Tokens::default(),
-        cost_micros: None,
-        cost_reported: false,
-        attempts: Vec::new(),
-        bodies: None,
-    }
-}
-
 #[tokio::test]
 async fn the_log_and_the_numbers_show_what_was_asked() {
     let world = World::with_alpha(1).await;
-    world.store.record_request(request("r1"));
+    world.store.record_request(answered("r1"));
     let stats = world.done("GET", "/api/stats?range=24h", None).await;
     assert_eq!(
         (&stats["total"]["requests"], &stats["providers"]["alpha"]["requests"]),

@@ -11,7 +11,11 @@ use backstop_dashboard::{
 };
 use backstop_dialect::Dialect;
 use backstop_gateway::QuotaTold;
-use backstop_store::{Secret, Store, configuration::Kind};
+use backstop_store::{
+    Secret, Store,
+    configuration::Kind,
+    requests::{Outcome, RequestRow, Tokens},
+};
 use backstop_triage::{
     Catalog, Fault, KeyId, ModelId, ProviderId, Settings, Timestamp,
     alert::{Book, Episode, Topic},
@@ -304,4 +308,32 @@ pub(crate) fn counted(items: &Value, field: &str) -> BTreeMap<String, usize> {
 
 fn dialect(name: &str) -> Dialect {
     Dialect::ALL.into_iter().find(|dialect| dialect.as_str() == name).expect("a dialect")
+}
+
+/// A row of the log: a request that was answered, of this moment, without anything special.
+pub(crate) fn answered(id: &str) -> RequestRow {
+    RequestRow {
+        id: id.into(),
+        at: Timestamp::now(),
+        client_id: None,
+        client: None,
+        operation: "generate".into(),
+        dialect: "openai-chat".into(),
+        provider: "alpha".into(),
+        model: Some("large".into()),
+        served_provider: Some("alpha".into()),
+        served_model: Some("large".into()),
+        stream: false,
+        fallback: false,
+        outcome: Outcome::Succeeded,
+        status: 200,
+        class: None,
+        duration_ms: 10,
+        first_content_ms: None,
+        tokens: Tokens::default(),
+        cost_micros: None,
+        cost_reported: false,
+        attempts: Vec::new(),
+        bodies: None,
+    }
 }

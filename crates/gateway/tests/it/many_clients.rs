@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use backstop_faultd::{Client, Ended, Reply, Script, Trouble, model};
+use backstop_faultd::{Client, Ended, Reply, Script, model};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::world::{STREAM, Setup, World, request};
+use crate::world::{STREAM, Setup, World, request, rest};
 
 /// Lets this process have as many files open as the machine allows; whether that is enough for so many clients.
 fn has_room_for(clients: usize) -> bool {
@@ -14,20 +14,6 @@ fn has_room_for(clients: usize) -> bool {
     // The client's end and ours, our end to the provider and the provider's.
     let needed = u64::try_from(clients * 4 + 200).unwrap();
     setrlimit(Resource::Nofile, wanted).is_ok() && limit.maximum.is_none_or(|most| most >= needed)
-}
-
-/// The body of a stream as far as it came, and whether it came to its regular end.
-async fn rest(mut client: Client) -> (String, bool) {
-    let mut body = Vec::new();
-    let whole = loop {
-        match client.piece().await {
-            Ok(Some(piece)) => body.extend_from_slice(&piece),
-            Ok(None) => break true,
-            Err(Trouble::Closed | Trouble::Broken(_)) => break false,
-            Err(trouble) => panic!("{trouble}"),
-        }
-    };
-    (String::from_utf8_lossy(&body).into_owned(), whole)
 }
 
 #[tokio::test]
@@ -52,7 +38,7 @@ async fn hundreds_of_streams_at_a_shutdown_end_by_themselves_or_with_an_error_ev
     let mut reading = Vec::new();
     for (asked, mut client) in open {
         assert_eq!(client.head().await.unwrap().status, 200);
-        reading.push((asked, tokio::spawn(rest(client))));
+        reading.push((asked, tokio::spawn(async move { rest(&mut client).await })));
     }
     let World { gateway, provider: _provider, folder: _folder, .. } = world;
     gateway.shutdown().await;

@@ -10,14 +10,18 @@ fn quota(world: &World, label: &str) -> Option<QuotaSnapshot> {
     keys.into_iter().find(|key| key.label == label).and_then(|key| key.quota)
 }
 
-#[tokio::test]
-async fn a_good_answer_tells_how_full_the_keys_windows_are() {
-    let script = Script::new().otherwise(
+fn a_quarter_is_left() -> Script {
+    Script::new().otherwise(
         Reply::answer()
             .header("x-ratelimit-limit-tokens", "1000")
             .header("x-ratelimit-remaining-tokens", "250")
             .header("x-ratelimit-reset-tokens", "45s"),
-    );
+    )
+}
+
+#[tokio::test]
+async fn a_good_answer_tells_how_full_the_keys_windows_are() {
+    let script = a_quarter_is_left();
     let world = World::new(Setup { script, provider: "rules = \"openai\"\n", ..Setup::default() }).await;
     assert_eq!(world.stream().await.status, 200);
     let windows = quota(&world, "sk-one").unwrap().windows;
@@ -50,12 +54,7 @@ async fn a_key_rests_until_the_window_opens_that_an_earlier_answer_told_of() {
 
 #[tokio::test]
 async fn what_is_known_of_windows_outlives_the_process() {
-    let script = Script::new().otherwise(
-        Reply::answer()
-            .header("x-ratelimit-limit-tokens", "1000")
-            .header("x-ratelimit-remaining-tokens", "250")
-            .header("x-ratelimit-reset-tokens", "45s"),
-    );
+    let script = a_quarter_is_left();
     let world = World::new(Setup { script, provider: "rules = \"openai\"\n", ..Setup::default() }).await;
     assert_eq!(world.chat().await.status, 200);
     let known = quota(&world, "sk-one").expect("told by the answer");

@@ -171,23 +171,29 @@ pub(crate) fn request(method: &str, path: &str, body: &str, headers: &str) -> Ve
     .into_bytes()
 }
 
+/// The body of an answer as far as it came, and whether it came to its regular end.
+pub(crate) async fn rest(client: &mut Client) -> (String, bool) {
+    let mut body = Vec::new();
+    let whole = loop {
+        match client.piece().await {
+            Ok(Some(piece)) => body.extend_from_slice(&piece),
+            Ok(None) => break true,
+            Err(Trouble::Closed | Trouble::Broken(_)) => break false,
+            Err(trouble) => panic!("{trouble}"),
+        }
+    };
+    (String::from_utf8_lossy(&body).into_owned(), whole)
+}
+
 /// Asks once, and notes whether the answer was whole.
 pub(crate) async fn ask(addr: SocketAddr, request: &[u8]) -> Got {
     let mut client = Client::new(addr);
     tokio::time::timeout(PATIENCE, async {
         client.send(request).await.unwrap();
         let head = client.head().await.unwrap();
-        let mut body = Vec::new();
-        let whole = loop {
-            match client.piece().await {
-                Ok(Some(piece)) => body.extend_from_slice(&piece),
-                Ok(None) => break true,
-                Err(Trouble::Closed | Trouble::Broken(_)) => break false,
-                Err(trouble) => panic!("{trouble}"),
-            }
-        };
+        let (body, whole) = rest(&mut client).await;
         let headers = head.headers.into_iter().collect();
-        Got { status: head.status, headers, body: String::from_utf8_lossy(&body).into_owned(), whole }
+        Got { status: head.status, headers, body, whole }
     })
     .await
     .expect("an answer within the test's patience")
