@@ -55,7 +55,7 @@ impl Clients {
     /// The clients of the store's rows. `spent` tells what one of them has spent this month.
     pub(crate) fn new(rows: Vec<ClientRow>, before: Option<&Self>, spent: impl Fn(u64) -> u64) -> Self {
         let client = |row: ClientRow| {
-            // Spend is summed up for those whom it bounds: that reads the log of a month.
+            // Spend is summed up for those whom it bounds: that reads the sums of a month.
             let is_bounded = row.limits.spend_micros.is_some();
             let known = before.and_then(|before| before.by_hash.get(&row.hash));
             let known = known.filter(|known| known.limits.spend_micros.is_some() || !is_bounded);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Pending, Secret, Store, StoreError,
+    Pending, Secret, Store, StoreError, hex,
     keys::Origin,
     rows::{count, millis, moment, moment_or_none, now, signed},
     sequence::next_id,
@@ -209,14 +209,6 @@ impl Store {
             }
         })
     }
-
-    /// What a client's logged requests since then cost, in millionths of a dollar.
-    pub fn client_spend(&self, id: u64, since: Timestamp) -> Result<u64, StoreError> {
-        self.read(|connection| {
-            let mut statement = connection.prepare_cached(SPEND)?;
-            Ok(statement.query_row(params![signed(id), millis(since)], |row| count(row, "spend"))?)
-        })
-    }
 }
 
 /// The form in which random credentials are kept and compared.
@@ -233,19 +225,12 @@ pub fn random_token(prefix: &str) -> Secret {
 
 /// Reads the hash of a token from its 64 hexadecimal digits.
 pub fn parse_hash(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut hash = [0; 32];
-    for (index, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).ok()?;
-    }
-    Some(hash)
+    hex::read(text).map(|hash| *hash)
 }
 
 /// The hash of a token as 64 hexadecimal digits.
 pub fn hash_text(hash: &[u8; 32]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::write(hash).to_string()
 }
 
 fn insert(transaction: &rusqlite::Transaction<'_>, row: &ClientRow) -> Result<(), StoreError> {
@@ -302,5 +287,3 @@ const BY_HASH: &str = "SELECT id, created_at, version FROM client WHERE hash = ?
 const EDIT: &str = "UPDATE client SET name = ?2, limits = ?3, expires_at = ?4, version = ?5 WHERE id = ?1";
 const REVOKE: &str = "UPDATE client SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
 const REVOKE_FILE: &str = "UPDATE client SET revoked_at = ?1 WHERE origin = 'file' AND revoked_at IS NULL";
-const SPEND: &str =
-    "SELECT COALESCE(SUM(cost_micros), 0) AS spend FROM request WHERE client_id = ?1 AND at >= ?2";

@@ -10,7 +10,7 @@ use std::{
 
 use zeroize::Zeroizing;
 
-use crate::{OpenError, Secret};
+use crate::{OpenError, Secret, hex};
 
 /// Where the key that seals secrets comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Folder {
             _ => fault(error.to_string()),
         })?;
         match source {
-            KeySource::Folder | KeySource::File(_) => parse_key(&text)
+            KeySource::Folder | KeySource::File(_) => hex::read(text.trim())
                 .map(Opener::Key)
                 .ok_or_else(|| fault("it is not 64 hexadecimal digits".into())),
             KeySource::Passphrase(_) => {
@@ -134,7 +134,7 @@ impl Folder {
     pub(crate) fn write_new_key(&self) -> io::Result<PathBuf> {
         let beside = self.path.join(NEW_KEY);
         let key: KeyBytes = Zeroizing::new(rand::random());
-        let text = Zeroizing::new(key.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        let text = hex::write(&key);
         let mut file = private().create(true).write(true).truncate(true).open(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
@@ -198,19 +198,6 @@ fn read_key(path: &Path) -> io::Result<Zeroizing<String>> {
     let mut text = Zeroizing::new(String::new());
     File::open(path)?.take(1024).read_to_string(&mut text)?;
     Ok(text)
-}
-
-fn parse_key(text: &str) -> Option<KeyBytes> {
-    let digits = text.trim().as_bytes();
-    if digits.len() != 64 {
-        return None;
-    }
-    let mut key = Zeroizing::new([0; 32]);
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        let nibble = |digit: u8| char::from(digit).to_digit(16);
-        *byte = u8::try_from(nibble(pair[0])? * 16 + nibble(pair[1])?).ok()?;
-    }
-    Some(key)
 }
 
 const SHORTEST_PASSPHRASE: usize = 12;

@@ -22,6 +22,7 @@ pub mod clients;
 pub mod configuration;
 mod error;
 mod folder;
+mod hex;
 pub mod key_errors;
 pub mod keys;
 mod migrate;

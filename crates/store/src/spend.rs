@@ -87,6 +87,22 @@ impl Store {
         };
         Ok(sums.into_iter().map(row).collect())
     }
+
+    /// What a client's requests since the beginning of that day cost, in millionths of a dollar; includes what is not
+    /// written yet.
+    pub fn client_spend(&self, id: u64, since: Timestamp) -> Result<u64, StoreError> {
+        let first = day(since);
+        self.inner.queue.with_waiting_sums(|waiting| {
+            let is_meant = |place: &Place| place.client == id && place.day >= first;
+            let waits = waiting.spend.into_iter().filter(|(place, _)| is_meant(place));
+            let waiting: u64 = waits.map(|(_, spend)| spend.cost_micros).sum();
+            let written = self.read(|connection| {
+                let mut statement = connection.prepare_cached(OF_CLIENT)?;
+                Ok(statement.query_row(params![signed(id), first], |row| count(row, "cost_micros"))?)
+            })?;
+            Ok(written + waiting)
+        })
+    }
 }
 
 /// Whose spending it is.
@@ -169,4 +185,6 @@ const ADD: &str = "INSERT INTO spend (day, provider, client_id, key_id, requests
     unpriced = spend.unpriced + excluded.unpriced, input_tokens = spend.input_tokens + excluded.input_tokens,
     output_tokens = spend.output_tokens + excluded.output_tokens,
     cost_micros = spend.cost_micros + excluded.cost_micros";
+const OF_CLIENT: &str = "SELECT COALESCE(SUM(cost_micros), 0) AS cost_micros FROM spend
+    WHERE client_id = ?1 AND day >= ?2";
 const LIST: &str = "SELECT * FROM spend WHERE day >= ?1 ORDER BY day, provider, client_id, key_id";

@@ -104,10 +104,15 @@ async fn tokens_and_money_are_counted_as_answers_come() {
     assert!(got.status == 429 && (1..=60).contains(&wait), "{got:?}");
 
     let world = limited("openai-chat", "spend_usd_per_month = 1", script()).await;
+    for _ in 0..2 {
+        let got = world.post_with(path, body, &format!("authorization: Bearer {KEY}\r\n")).await;
+        world.logged(got.header("x-backstop-request-id")).await;
+    }
     let got = refused(&world, path, body, header).await;
     assert_eq!((got.status, got.header("retry-after")), (429, ""), "a month is no time to wait");
     assert_eq!(world.provider.log().len(), 2, "the second answer passed the limit");
-    // A restart forgets no money.
+    // A restart forgets no money, and neither does who empties the log.
+    assert_eq!(world.gateway.control().store().clear_requests().await.unwrap(), 2);
     let world = world.restarted();
     assert_eq!(refused(&world, path, body, header).await.status, 429);
     assert_eq!(world.provider.log().len(), 2);
@@ -151,13 +156,8 @@ async fn bodies_are_kept_for_a_client_that_asks_for_it_and_for_no_other() {
     let kept = world.post_with(path, CHAT, &format!("authorization: Bearer {KEY}\r\n")).await;
     let other = world.chat().await;
     let store = world.gateway.control().store().clone();
-    let logged = async |id: &str| {
-        while store.request(id).unwrap().is_none() {
-            tokio::task::yield_now().await;
-        }
-        store.bodies(id).unwrap()
-    };
-    let bodies = logged(kept.header("x-backstop-request-id")).await.unwrap();
+    let logged = async |got: &Got| store.bodies(&world.logged(got.header("x-backstop-request-id")).await.id);
+    let bodies = logged(&kept).await.unwrap().unwrap();
     assert_eq!((&bodies.request[..], &bodies.answer[..]), (CHAT.as_bytes(), kept.body.as_bytes()));
-    assert!(logged(other.header("x-backstop-request-id")).await.is_none());
+    assert!(logged(&other).await.unwrap().is_none());
 }

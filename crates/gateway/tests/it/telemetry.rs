@@ -71,19 +71,8 @@ async fn the_log_has_the_cost_that_the_provider_tells_and_none_where_no_price_is
     let told = r#"{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":20,"cost":0.0125}}"#;
     let script = Script::new().on(key("sk-one").nth(1), Reply::json(200, told));
     let world = World::of(script, &["sk-one"]).await;
-    let first = world.chat().await.header("x-backstop-request-id").to_owned();
-    let second = world.chat().await.header("x-backstop-request-id").to_owned();
-    let store = world.gateway.control().store().clone();
-    let written = async {
-        loop {
-            let rows = [&first, &second].map(|id| store.request(id).unwrap());
-            if let [Some(first), Some(second)] = rows {
-                return [first, second];
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let [first, second] = tokio::time::timeout(Duration::from_secs(30), written).await.expect("the rows");
+    let first = world.logged(world.chat().await.header("x-backstop-request-id")).await;
+    let second = world.logged(world.chat().await.header("x-backstop-request-id")).await;
     assert_eq!((first.cost_micros, first.cost_reported, first.tokens.input), (Some(12_500), true, Some(100)));
     assert_eq!(
         (second.cost_micros, second.cost_reported),

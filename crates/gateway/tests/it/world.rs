@@ -7,7 +7,7 @@ use backstop_gateway::{
     Gateway, Running,
     config::{Config, Environment},
 };
-use backstop_store::Store;
+use backstop_store::{Store, requests::RequestRow};
 use backstop_triage::{Catalog, ProviderId, pool::KeyStatus};
 use tempfile::TempDir;
 
@@ -115,6 +115,11 @@ impl World {
         self.post("/proxy/p/v1/chat/completions", STREAM).await
     }
 
+    /// The log's row of a request, once it is written.
+    pub(crate) async fn logged(&self, id: &str) -> RequestRow {
+        logged(&self.gateway, id).await
+    }
+
     /// How often the provider was asked with each key, in order of the first call.
     pub(crate) fn asked(&self) -> Vec<(String, usize)> {
         let mut asked: Vec<(String, usize)> = Vec::new();
@@ -197,6 +202,19 @@ pub(crate) async fn ask(addr: SocketAddr, request: &[u8]) -> Got {
     })
     .await
     .expect("an answer within the test's patience")
+}
+
+/// The log's row of a request, once it is written.
+pub(crate) async fn logged(gateway: &Running, id: &str) -> RequestRow {
+    let written = async {
+        loop {
+            if let Some(row) = gateway.control().store().request(id).unwrap() {
+                return row;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, written).await.expect("the row of a request that has ended")
 }
 
 pub(crate) fn start(config: &str, folder: &Path) -> Running {
