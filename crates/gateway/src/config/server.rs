@@ -138,17 +138,21 @@ fn fill(server: &mut Server, section: &Section<'_, '_>) {
     }
 }
 
-/// What opens the sealed keys where the file names nothing: a variable, a credential of the service manager, or the
-/// file in the data folder.
+/// What opens the sealed keys where the file names nothing, by whoever said so: the variables, then the credentials of
+/// the service manager, then the file in the data folder.
 fn key_source(environment: &Environment) -> KeySource {
     let named = |variable: &str| environment.var(variable).map(PathBuf::from);
     let credential = |name: &str| {
         let file = Path::new(environment.var("CREDENTIALS_DIRECTORY")?).join(name);
         file.exists().then_some(file)
     };
-    let file = || named("BACKSTOP_KEY_FILE").or_else(|| credential("backstop.key")).map(KeySource::File);
-    let passphrase = || named("BACKSTOP_PASSPHRASE_FILE").or_else(|| credential("backstop.passphrase"));
-    file().or_else(|| passphrase().map(KeySource::Passphrase)).unwrap_or(KeySource::Folder)
+    let variable = named("BACKSTOP_KEY_FILE")
+        .map(KeySource::File)
+        .or_else(|| named("BACKSTOP_PASSPHRASE_FILE").map(KeySource::Passphrase));
+    variable
+        .or_else(|| credential("backstop.key").map(KeySource::File))
+        .or_else(|| credential("backstop.passphrase").map(KeySource::Passphrase))
+        .unwrap_or(KeySource::Folder)
 }
 
 /// The collector of the table, else that of the environment variables that every exporter reads.
@@ -180,3 +184,42 @@ fn address(section: &Section<'_, '_>, text: &Located<String>) -> Option<SocketAd
 }
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 3030);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_opens_the_vault_is_told_by_variables_before_credentials_before_the_folder() {
+        let credentials = tempfile::tempdir().unwrap();
+        let given = |name: &str| credentials.path().join(name);
+        let (key, passphrase) = (given("backstop.key"), given("backstop.passphrase"));
+        let variables = ["BACKSTOP_KEY_FILE", "BACKSTOP_PASSPHRASE_FILE"];
+        // Whether each of the four is there, and which of them counts.
+        let cases = [
+            ([false, false, false, false], KeySource::Folder),
+            ([false, false, false, true], KeySource::Passphrase(passphrase.clone())),
+            ([false, false, true, false], KeySource::File(key.clone())),
+            ([false, false, true, true], KeySource::File(key.clone())),
+            ([false, true, false, false], KeySource::Passphrase("/b".into())),
+            ([false, true, false, true], KeySource::Passphrase("/b".into())),
+            ([false, true, true, true], KeySource::Passphrase("/b".into())),
+            ([true, false, false, true], KeySource::File("/a".into())),
+            ([true, true, true, true], KeySource::File("/a".into())),
+        ];
+        for ([key_file, passphrase_file, key_given, passphrase_given], expected) in cases {
+            for (file, is_there) in [(&key, key_given), (&passphrase, passphrase_given)] {
+                let _ = std::fs::remove_file(file);
+                if is_there {
+                    std::fs::write(file, "").unwrap();
+                }
+            }
+            let named = [key_file.then_some("/a"), passphrase_file.then_some("/b")];
+            let named = variables.into_iter().zip(named).filter_map(|(name, value)| Some((name, value?)));
+            let folder = ("CREDENTIALS_DIRECTORY", credentials.path().to_str().unwrap());
+            let environment: Environment = named.chain([folder]).collect();
+            let told = key_source(&environment);
+            assert_eq!(told, expected, "{key_file} {passphrase_file} {key_given} {passphrase_given}");
+        }
+    }
+}
