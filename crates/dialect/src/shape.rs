@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) content: bool,
     pub(crate) finish: bool,
     pub(crate) ended: bool,
+    /// The mark has come that says the end of the stream itself.
+    marked: bool,
     /// The head of a long event said that the answer ends with it; whether it does shows at its tail.
     ending: bool,
     pub(crate) error: Option<Vec<u8>>,
@@ -43,6 +45,7 @@ pub(crate) fn read(dialect: Dialect, event: &Event<'_>, facts: &mut Facts) -> Ev
     let before = (facts.finish, facts.ended);
     let kind = if data == b"[DONE]" {
         facts.ended = true;
+        facts.marked |= event.part == Part::Whole;
         EventKind::Terminal { finish: facts.finish }
     } else if event.name == Some(b"error") {
         EventKind::Error
@@ -57,6 +60,15 @@ pub(crate) fn read(dialect: Dialect, event: &Event<'_>, facts: &mut Facts) -> Ev
     }
     facts.content |= kind == EventKind::Content;
     if !before.1 && facts.ended { after_an_end(kind, event.part, data, before, facts) } else { kind }
+}
+
+/// Whether nothing more is to come than the end of the body.
+pub(crate) fn is_over(dialect: Dialect, facts: &Facts) -> bool {
+    match dialect {
+        // The counts of tokens and the mark follow the finish reason.
+        Dialect::OpenAiChat => facts.marked,
+        Dialect::OpenAiResponses | Dialect::AnthropicMessages | Dialect::Gemini => facts.ended,
+    }
 }
 
 /// An event ends the answer only if all of it has come: the kind of one that says it does.

@@ -132,6 +132,11 @@ impl StreamReader {
         self.facts.ended
     }
 
+    /// Tells whether the last event of the stream has been seen, so that only the end of the body is missing.
+    pub fn is_over(&self) -> bool {
+        shape::is_over(self.dialect, &self.facts)
+    }
+
     /// The data of the first error event, at most 64 KiB of it. It may quote the prompt: never log it.
     pub fn error(&self) -> Option<&[u8]> {
         self.facts.error.as_deref()

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use backstop_dialect::{ClientError, Dialect, EventKind, Framing, StreamReader, error_event, keepalive};
+use backstop_dialect::{ClientError, EventKind, Framing, StreamReader, error_event, keepalive};
 use backstop_triage::{Basis, Class, Evidence, Fault, Kind, Scope, Verdict, cascade::Progress};
 use bytes::Bytes;
 use http::HeaderMap;
@@ -31,8 +31,6 @@ pub(crate) struct Relay {
     state: State,
     /// Half of an event that never ended is with the client.
     half_is_out: bool,
-    /// The client has the event that ends a stream; of chat completions that is the mark, not the finish reason before it.
-    is_whole: bool,
     idle_timeout: Duration,
     /// How long the client may hear nothing; zero is for ever.
     keepalive: Duration,
@@ -67,7 +65,6 @@ impl Relay {
             framing: opened.framing,
             state: State::Flowing,
             half_is_out: false,
-            is_whole: false,
             idle_timeout,
             keepalive,
             heard: now,
@@ -113,9 +110,6 @@ impl Relay {
     /// Moves what the reader has let go into the outbox; whether there was anything.
     fn take_in(&mut self) -> bool {
         let Some(passage) = self.reader.pop() else { return false };
-        let is_marked = self.journey.asked.dialect != Dialect::OpenAiChat
-            || passage.bytes.trim_ascii_end().ends_with(b"[DONE]");
-        self.is_whole |= is_marked && matches!(passage.kind, EventKind::Terminal { .. });
         match passage.kind {
             EventKind::Error => self.failed_inside(),
             EventKind::Comment
@@ -202,8 +196,8 @@ impl Relay {
     }
 
     fn stop_for_shutdown(&mut self) {
-        if self.is_whole {
-            // Only the end of the upstream's body is missing.
+        if self.reader.is_over() {
+            // The client has it all: what the reader let go is out before this is asked.
             return self.ended(None);
         }
         let verdict = Verdict::new(Class::LocalFault, Scope::Local, "shutting_down", Basis::Structure);

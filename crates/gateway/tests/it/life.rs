@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use backstop_faultd::{Client, Faultd, Reply, Script, Trouble};
+use backstop_faultd::{Client, Faultd, How, Point, Reply, Script, Trouble};
 use backstop_gateway::config::{Config, Environment};
 use backstop_triage::Catalog;
 
-use crate::world::{CHAT, STREAM, Setup, World, request};
+use crate::world::{CHAT, STREAM, Setup, World, request, rest};
 
 #[tokio::test]
 async fn open_streams_finish_before_the_gateway_stops() {
@@ -48,6 +48,47 @@ async fn a_stream_that_outlives_the_drain_time_ends_with_an_error_event() {
     let body = String::from_utf8_lossy(&body);
     assert_eq!((body.matches("data: {\"error\"").count(), body.matches("[DONE]").count()), (1, 0), "{body}");
     stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_whose_last_event_is_out_ends_without_an_error_event_however_long_its_body_stays_open() {
+    let chat =
+        ["data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n"];
+    let gemini = [
+        "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hi\"}]},\"finishReason\":\"STOP\"}]}\n\n",
+    ];
+    let contents = r#"{"contents":[{"parts":[{"text":"hi"}]}]}"#;
+    let generate = "/proxy/p/v1beta/models/m:streamGenerateContent?alt=sse";
+    let chats = "/proxy/p/v1/chat/completions";
+    for (format, path, body, events, end, errors) in [
+        (
+            "openai-chat",
+            chats,
+            STREAM,
+            [chat.as_slice(), &["data: [DONE]\n\n"]].concat(),
+            "data: [DONE]\n\n",
+            0,
+        ),
+        ("openai-chat", chats, STREAM, chat.to_vec(), chat[0], 1),
+        ("gemini", generate, contents, gemini.to_vec(), gemini[0], 0),
+    ] {
+        let reply = Reply::events(events).cut(Point::FinalChunk, How::Hang);
+        let script = Script::new().otherwise(reply);
+        let world =
+            World::new(Setup { format, script, tables: "[server]\ndrain_s = 0\n", ..Setup::default() }).await;
+        let mut client = Client::new(world.gateway.addr());
+        client.send(&request("POST", path, body, "")).await.unwrap();
+        assert_eq!(client.head().await.unwrap().status, 200);
+        let mut got = Vec::new();
+        while !got.ends_with(end.as_bytes()) {
+            got.extend_from_slice(&client.piece().await.unwrap().expect("more"));
+        }
+        let World { gateway, provider: _provider, folder: _folder, .. } = world;
+        let stopping = tokio::spawn(gateway.shutdown());
+        let (rest, whole) = rest(&mut client).await;
+        assert_eq!((rest.matches("\"error\"").count(), whole), (errors, errors == 0), "{format}: {rest}");
+        stopping.await.unwrap();
+    }
 }
 
 #[tokio::test]
