@@ -10,7 +10,7 @@ use backstop_dialect::Usage;
 use backstop_store::Ack;
 use backstop_triage::{
     Class, Evidence, Fault, KeyId, Kind, ModelId, ProviderId, Scope, Verdict,
-    cascade::{Action, Cascade, Leg, Limits, Outcome, Progress, Tried, Wake},
+    cascade::{Action, Cascade, Leg, Limits, Outcome, Progress, Tried, TriedResult, Wake},
 };
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -191,7 +191,12 @@ impl Journey {
         self.cascade.trail()
     }
 
-    /// How many of them count: one on a stale connection does not.
+    /// Those of them that count: one on a connection that had died while idle does not.
+    pub(crate) fn counted_trail(&self) -> impl Iterator<Item = &Tried> {
+        self.trail().iter().filter(|tried| counts(tried))
+    }
+
+    /// How many of them count.
     pub(crate) fn attempts(&self) -> u32 {
         self.cascade.attempts()
     }
@@ -211,6 +216,14 @@ impl Drop for Journey {
         }
         self.shared.meters.in_flight.subtract(1);
         observe::ended(self);
+    }
+}
+
+/// Whether an attempt is one: what met a connection that had died while idle asked nobody anything.
+pub(crate) fn counts(tried: &Tried) -> bool {
+    match &tried.result {
+        TriedResult::Failed { progress, .. } => *progress != Progress::StaleConnection,
+        TriedResult::Pending | TriedResult::Answered | TriedResult::Abandoned => true,
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     asked::Asked,
     auth::operation_name,
     config::Provider,
-    drive::{Journey, Route},
+    drive::{Journey, Route, counts},
     price::Cost,
     shared::Shared,
     telemetry::Ended,
@@ -152,8 +152,6 @@ pub(crate) fn failed(journey: &mut Journey, failure: &Failure<'_>) {
     let treatment = Treatment::of(verdict, status);
     let action = treatment.penalty.key_action();
     let wait = treatment.first_wait(verdict, &outlet.config.settings, now).unwrap_or_default();
-    outlet.meters.model(model.as_str()).failed.add(verdict.class);
-    held.errors.add(verdict.class);
     let label = held.label.as_str();
     let detail = journey.record.notes.last().map(|note| note.detail.clone()).unwrap_or_default();
     let kind = kind_of(evidence.kind);
@@ -167,11 +165,17 @@ pub(crate) fn failed(journey: &mut Journey, failure: &Failure<'_>) {
             )
         };
     }
+    if progress == Progress::StaleConnection {
+        // Nobody was asked, so that there is nothing to count.
+        return tell!(debug);
+    }
     if verdict.class == Class::Unknown {
         tell!(warn)
     } else {
         tell!(info)
     }
+    outlet.meters.model(model.as_str()).failed.add(verdict.class);
+    held.errors.add(verdict.class);
     if let Some(note) = journey.record.notes.last_mut() {
         note.message.clone_from(&message);
     }
@@ -216,17 +220,17 @@ pub(crate) fn ended(journey: &mut Journey) {
     let duration = record.arrived.elapsed();
     let first_content = record.first_content.map(|at| at - record.arrived);
     count(journey, outcome, duration, first_content);
-    if let Some(client) = &journey.asked.client {
-        let tokens = record.usage.input.unwrap_or(0) + record.usage.output.unwrap_or(0);
-        let micros = cost(journey).map_or(0, |cost| cost.micros);
-        client.spend(tokens, micros, journey.shared.clock.now());
-    }
-    let failures = journey.trail().iter().filter(|tried| tried.result.class().is_some()).count();
+    let failures = journey.counted_trail().filter(|tried| tried.result.class().is_some()).count();
     if outcome == Outcome::Succeeded && failures > 0 {
         journey.shared.meters.masked.add(1);
     }
     tell(journey, outcome, duration, failures);
     let mut row = row(journey, outcome, duration, first_content);
+    if let Some(client) = &journey.asked.client {
+        let usage = &journey.record.usage;
+        let tokens = usage.input.unwrap_or(0) + usage.output.unwrap_or(0);
+        client.spend(tokens, row.cost_micros.unwrap_or(0), journey.shared.clock.now());
+    }
     row.bodies = journey.record.kept.take().map(|kept| Bodies::new(kept.request.into(), kept.answer));
     let (asked, usage) = (&journey.asked, &journey.record.usage);
     journey.shared.telemetry.ended(&Ended { row: &row, asked, usage, plan: &journey.plan });
@@ -261,8 +265,9 @@ fn count(journey: &Journey, outcome: Outcome, duration: Duration, first_content:
         let arrived = journey.shared.clock.at(journey.record.arrived);
         meters.overhead.record(Duration::try_from(first.began.duration_since(arrived)).unwrap_or_default());
     }
-    let repeated = &trail[..trail.len().saturating_sub(1)];
-    repeated.iter().filter_map(|tried| tried.result.class()).for_each(|class| meters.retries.add(class));
+    let repeated = journey.counted_trail().count().saturating_sub(1);
+    let classes = journey.counted_trail().take(repeated).filter_map(|tried| tried.result.class());
+    classes.for_each(|class| meters.retries.add(class));
 }
 
 fn tell(journey: &Journey, outcome: Outcome, duration: Duration, failures: usize) {
@@ -275,7 +280,7 @@ fn tell(journey: &Journey, outcome: Outcome, duration: Duration, failures: usize
                 provider = asked.provider, model = asked.model.as_deref().unwrap_or(""),
                 operation = operation_name(asked.operation), stream = asked.streaming,
                 status = journey.record.status.map(|status| status.as_u16()), outcome = outcome.as_str(),
-                attempts = journey.trail().len(), failures,
+                attempts = journey.attempts(), failures,
                 total_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
                 "request"
             )
@@ -329,6 +334,7 @@ fn row(
             .trail()
             .iter()
             .zip(&journey.record.notes)
+            .filter(|(tried, _)| counts(tried))
             .map(|(tried, note)| attempt(journey, tried, note))
             .collect(),
         bodies: None,

@@ -121,7 +121,7 @@ fn extension(journey: &Journey, class: Class, retry_at: Option<backstop_triage::
     json!({
         "request_id": journey.asked.id.to_string(),
         "class": class.as_str(),
-        "attempts": journey.trail().iter().map(attempt).collect::<Vec<_>>(),
+        "attempts": journey.counted_trail().map(attempt).collect::<Vec<_>>(),
         "retry_at": retry_at.map(|at| at.to_string()),
     })
 }

@@ -20,17 +20,18 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::world::{CHAT, CLIENT_KEY, Setup, World, ask, request, start};
+use crate::world::{CHAT, CLIENT_KEY, Setup, World, ask, logged, request, start};
 
 const ANSWER: &str = r#"{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}"#;
 
-/// A provider that answers one request on each connection and then closes it without a word, as idle limits do.
-fn closes_after_each_answer() -> (SocketAddr, mpsc::Receiver<String>) {
+/// A provider that answers one request on each connection and then closes it without a word, as idle limits do: every
+/// other one at once, the rest just as the next request is on its way.
+fn answers_once_on_each_connection() -> (SocketAddr, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (closed, seen) = mpsc::channel();
     thread::spawn(move || {
-        for stream in listener.incoming() {
+        for (number, stream) in listener.incoming().enumerate() {
             let mut stream = stream.unwrap();
             let mut request = Vec::new();
             let mut buffer = [0; 4096];
@@ -47,9 +48,11 @@ fn closes_after_each_answer() -> (SocketAddr, mpsc::Receiver<String>) {
             );
             stream.write_all(head.as_bytes()).unwrap();
             stream.write_all(ANSWER.as_bytes()).unwrap();
-            drop(stream);
             if closed.send(String::from_utf8_lossy(&request).into_owned()).is_err() {
                 return;
+            }
+            if number % 2 == 1 {
+                let _ = stream.read(&mut buffer);
             }
         }
     });
@@ -58,17 +61,36 @@ fn closes_after_each_answer() -> (SocketAddr, mpsc::Receiver<String>) {
 
 #[tokio::test]
 async fn a_connection_that_died_while_idle_costs_no_attempt() {
-    let (address, seen) = closes_after_each_answer();
+    let (address, seen) = answers_once_on_each_connection();
     let folder = tempfile::tempdir().unwrap();
     let config = format!(
         "[[client]]\nname = \"t\"\nvalue = \"{CLIENT_KEY}\"\n[[provider]]\nid = \"p\"\nformat = \"openai-chat\"\nbase_url = \"http://{address}/v1\"\n[[provider.key]]\nvalue = \"sk-one\"\n"
     );
     let gateway = start(&config, folder.path());
+    let mut asked = Vec::new();
     for _ in 0..50 {
         let got = ask(gateway.addr(), &request("POST", "/proxy/p/v1/chat/completions", CHAT, "")).await;
         assert_eq!((got.status, got.body.as_str()), (200, ANSWER));
         assert_eq!(got.header("x-backstop-key"), "key%201");
+        assert_eq!(got.header("x-backstop-attempts"), "1");
+        asked.push(got.header("x-backstop-request-id").to_owned());
     }
+    for id in asked {
+        assert_eq!(logged(&gateway, &id).await.attempts.len(), 1);
+    }
+    let metrics = ask(gateway.addr(), &request("GET", "/metrics", "", "")).await.body;
+    let counts = |name: &str| -> Vec<String> {
+        let lines = metrics.lines().filter(|line| line.starts_with(name) && !line.ends_with(" 0"));
+        lines.map(str::to_owned).collect()
+    };
+    let answered = "backstop_attempts_total{provider=\"p\",model=\"other\",class=\"answered\"} 50";
+    assert_eq!(counts("backstop_attempts_total"), [answered]);
+    for name in ["backstop_key_errors_total", "backstop_retries_total", "backstop_masked_failures_total"] {
+        assert_eq!(counts(name), [""; 0], "{name}");
+    }
+    let control = gateway.control();
+    let key = control.keys(&"p".into())[0].id;
+    assert!(control.store().key_errors(key).unwrap().is_empty(), "nothing stands against the key");
     drop(gateway);
     assert_eq!(seen.try_iter().count(), 50, "each request reached the provider once");
 }
